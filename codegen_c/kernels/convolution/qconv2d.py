@@ -70,7 +70,7 @@ def reference(operator: QConv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def sums_fit(operator: QConv2d, target: Target) -> bool:
-    """the bias and all products must add up to at most what int32 holds, for every input"""
+    """the bias and all products must add up to a sum that fits int32, for every input"""
     return products(operator).fit_int32()
 
 

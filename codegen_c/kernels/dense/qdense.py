@@ -1,4 +1,8 @@
-"""Dense layer of a QDQ chain, integers only: activations of 8 or 16 bits, weights of 4, 8 or 9 bits."""
+"""Kernels for quantized dense layers in integer arithmetic.
+
+Activations have 8 or 16 bits, weights 4, 8 or 9 bits. The file also defines `DenseKernel`, the frame that the kernels
+of every target fill with their own C.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +56,11 @@ from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
 from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QDense, TensorType, Window
 
-# Dense layer of a QDQ chain, integers only: four output channels at a time.
+# The layer with activations and weights of 8 bits: shapes, limits of the accumulators, and factors.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense.py computes 16-bit activations
-# by the same loops. A sum starts at its bias, from which the input's zero point times the weights is taken off
-# beforehand, and adds x * w with c ascending. Either rounding.
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K]. An int32 accumulator starts at the bias minus the
+# input's zero point times the sum of the weights, so that the loop adds x * w only, c ascending. Rounding "onnx" or
+# "tflite". The kernel for 16-bit activations below uses the same loops.
 
 LAYER = "tvm_ext_qdense_layer"
 REQUANTIZE_INSTRUCTIONS = 20
@@ -64,17 +68,17 @@ INCLUDES = ("tvm_ext_qdense.h", *BLOCK_INCLUDES)
 ACCUMULATION = "bias, then c ascending"
 SUMS = Parameter(name="sums", ctype="int32_t", role="output")
 PART_INSTRUCTIONS = 6
-"""Instructions per sum in each call that adds to it: loading and storing it."""
+"""Instructions per accumulator in each call that adds to it: loading and storing it."""
 
 
 def reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The operator in numpy, bit for bit."""
+    """Compute the layer in numpy, bit for bit."""
     sums = inputs[0].astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
     return [requantize(operator).run(sums)]
 
 
 def sums_fit(operator: QDense, target: Target) -> bool:
-    """the bias and all products must add up to at most what int32 holds, for every input"""
+    """the bias and all products must add up to a sum that fits int32, for every input"""
     return products(operator).fit_int32()
 
 
@@ -84,7 +88,7 @@ def rescaled_sums_fit(operator: QDense, target: Target) -> bool:
 
 
 def products(operator: QDense) -> Products:
-    """Weights and starts of the sums."""
+    """Return the weights and the initial accumulators."""
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False)
 
 
@@ -94,7 +98,7 @@ def bounds(operator: QDense) -> tuple[Array, Array]:
 
 
 def wide(operator: QDense) -> Products | None:
-    """The sums, where they have 64 bits."""
+    """Return the products if the accumulators need 64 bits, otherwise None."""
     return wide_sums(operator.inputs[0], lambda: products(operator))
 
 
@@ -107,17 +111,16 @@ def requantize(operator: QDense) -> Requantize:
 
 
 def rescaling(operator: QDense) -> Requantize:
-    """Requantization as plain C does it."""
+    """Return the requantization of the plain C kernels: by high products unless the accumulators have 64 bits."""
     return (
         requantize(operator) if wide(operator) else by_high_products(requantize(operator), *products(operator).range())
     )
 
 
 def layer_factors(operator: QDense) -> np.ndarray:
-    """Output steps of one unit of each channel's sum, float64[K].
+    """Return the factor of each channel from its accumulator to steps of the output, float64[K].
 
-    TensorFlow Lite multiplies the two scales of a fully connected layer in single precision where all channels share
-    them.
+    TensorFlow Lite multiplies the two scales of a fully connected layer in single precision if all channels share them.
     """
     scale = operator.weight_scale
     if operator.rounding == "onnx" or operator.scale_product == "double" or np.unique(scale).size > 1:
@@ -305,7 +308,7 @@ def _instructions(operator: QDense) -> int:
 
 
 def _shapes(operator: QDense, rows: int, depth: int, finish: dict[str, Value]) -> dict[str, Value]:
-    """A `tvm_ext_qdense_layer`, with so many vectors, or parts of one, of `depth` elements."""
+    """Return the members of a `tvm_ext_qdense_layer` with `rows` vectors, or parts of a vector, of `depth` elements."""
     channels = operator.weight.shape[0]
     vectors = replace(operator.inputs[0], shape=(1, rows, 1, depth))
     results = replace(operator.output, shape=(1, operator.output.num_elements // channels, 1, channels))
@@ -339,18 +342,17 @@ SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
 QDENSE = PORTABLE.kernel(SUMS_TOO)
 
 
-# Dense layer of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+# Activations of 16 bits: the loops of the 8-bit kernel, which read elements of both widths.
 #
-# int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]; sums and rounding as in qconv2d.py.
+# int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]. Accumulators and rounding are as in qconv2d.py.
 
 QDENSE_I16 = wide_kernel("qdense_i16", QDENSE, *weighted(products, layer_factors))
 
 
-# Dense layer of a QDQ chain whose weights need 9 bits, integers only, in plain C: four output channels at a time.
+# Weights of 9 bits, which result from uint8 weights minus a zero point: four output channels at a time, in plain C.
 #
-# int8 or uint8[..., C], weights[K, C] from -255 to 255 -> int8 or uint8[..., K], sums in int32. A sum starts at its
-# bias, from which the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending.
-# Either rounding.
+# int8 or uint8[..., C], weights[K, C] from -255 to 255 -> int8 or uint8[..., K], int32 accumulators. Initial
+# accumulators, order of additions and rounding are as with 8 bits.
 
 
 def qdense_nine_bits_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
@@ -360,7 +362,7 @@ def qdense_nine_bits_implement(operator: QDense, target: Target, stored: StoredR
 
 
 def bits_of(operator: QDense, channels: Array | None = None) -> NineBits:
-    """The layer's channels: all, or these."""
+    """Return the weights and factors of all channels, or of the given ones."""
     return NineBits.of(operator, products(operator), requantize(operator), channels)
 
 
@@ -372,10 +374,10 @@ QDENSE_NINE_BITS = Kernel(
 )
 
 
-# Dense layer of a QDQ chain whose weights have 4 bits each, integers only: a convolution of one column by 1x1.
+# Weights of 4 bits: the loops of the convolution with 4-bit weights, on an image of one column with a 1x1 window.
 #
-# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32. Results are those of py on the same
-# weights as int8, bit for bit.
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators. The results equal those of the 8-bit
+# kernel on the same weights as int8, bit for bit.
 
 
 def _packed_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
@@ -395,7 +397,7 @@ def _packed_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseP
 
 
 def as_column(operator: QDense) -> PackedQConv2d:
-    """The layer as a convolution: vectors are the rows of an image of one column."""
+    """Return the layer as a convolution. The vectors are the rows of an image of one column."""
     channels, depth = operator.weight.shape
     rows = operator.output.num_elements // channels
     return PackedQConv2d(

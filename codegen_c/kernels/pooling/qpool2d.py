@@ -212,7 +212,7 @@ def windows_meet_input(operator: QPool2d, target: Target) -> bool:
 
 
 def sums_fit(operator: QPool2d, target: Target) -> bool:
-    """a window must add up to at most what int32 holds, and to less than 2^30 steps of the output"""
+    """a window must add up to a sum that fits int32, and to less than 2^30 steps of the output"""
     if operator.method == "max":
         return True
     farthest = largest_distance(operator.inputs[0])

@@ -1,9 +1,10 @@
-/* Conversion of timer ticks to executed instructions, exact to one, under QEMU's -icount shift=S (S chosen by QEMU's
-   caller).
+/* Conversion of timer ticks to executed instructions, exact to the instruction, under QEMU's -icount shift=S. The
+ * caller
+   of QEMU chooses S.
 
-   An instruction takes 2^S ns, a tick BOARD_TICK_NUMERATOR / BOARD_TICK_DENOMINATOR ns. With more than two
-   ticks to an instruction, a difference of two timer values belongs to one number of instructions only.
-   S is found by measuring a loop of known length. */
+   An instruction takes 2^S ns, a tick BOARD_TICK_NUMERATOR / BOARD_TICK_DENOMINATOR ns. If an instruction takes more
+   than two ticks, each difference of two timer values belongs to exactly one number of instructions. S is determined by
+   measuring a loop of known length. */
 #ifndef TVM_EXT_MEASURE_H
 #define TVM_EXT_MEASURE_H
 
@@ -18,20 +19,20 @@
 
 typedef struct {
     uint64_t ticks;
-    uint32_t wrapped;     /* ticks are known modulo 2^32 only */
+    uint32_t wrapped;     /* ticks are only known modulo 2^32 */
     uint32_t stack_bytes; /* high-water mark below the caller's stack pointer */
     int32_t status;
 } measurement;
 
-/* Instructions that fit the ticks at a shift, rounded to nearest. */
+/* Returns the instructions that correspond to the ticks at a given shift, rounded to nearest. */
 static inline uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)
 {
     const uint64_t divisor = (uint64_t)BOARD_TICK_DENOMINATOR << shift;
     return (ticks * BOARD_TICK_NUMERATOR + divisor / 2u) / divisor;
 }
 
-/* Instructions executed between the subject's first and last one, these included; MEASURE_UNKNOWN where
-   QEMU's clock does not resolve them. `empty` and `loop` are the measurements of the functions above. */
+/* Returns the instructions executed from the subject's first to its last one, inclusive, or MEASURE_UNKNOWN if QEMU's
+   clock does not resolve them. empty, loop: measurements of the functions of measure_known.h. */
 static inline uint64_t measure_instructions(measurement subject, measurement empty, measurement loop)
 {
     for (uint32_t shift = 0u; shift <= MEASURE_MAX_SHIFT; shift++) {

@@ -1,4 +1,4 @@
-/* Program start on a board: memory as the C language wants it, then main. Bounds and tables come from link.ld. */
+/* Program start on a board: initialize memory as C requires, then call main. Bounds and tables come from link.ld. */
 #ifndef PROGRAM_START_H
 #define PROGRAM_START_H
 
@@ -25,7 +25,7 @@ extern const zero_range zero_table_end[];
 
 int main(void);
 
-/* Called from the reset, once there is a stack. Never returns. */
+/* Runs the program; the reset handler calls it once there is a stack. It never returns. */
 static inline void run_program(void)
 {
     for (const copy_range *range = copy_table_begin; range < copy_table_end; range++) {

@@ -1,4 +1,4 @@
-/* Semihosting as Arm defined it: text, files and exit through the debugger or QEMU. For bring-up, not for products. */
+/* Arm's semihosting: text, files and exit through the debugger or QEMU. For bring-up, not for products. */
 #ifndef TVM_EXT_SEMIHOSTING_H
 #define TVM_EXT_SEMIHOSTING_H
 
@@ -26,49 +26,49 @@ static inline void semihosting_print(const char *text)
     (void)semihosting_call(SEMIHOSTING_WRITE0, text);
 }
 
-/* A file handle, or -1. */
+/* Opens a file. Returns a handle, or -1 on error. */
 static inline int32_t semihosting_open(const char *path, size_t length, uint32_t mode)
 {
     const uint32_t block[3] = {(uint32_t)(uintptr_t)path, mode, (uint32_t)length};
     return semihosting_call(SEMIHOSTING_OPEN, block);
 }
 
-/* 0 on success. */
+/* Closes a file. Returns 0 on success. */
 static inline int32_t semihosting_close(int32_t file)
 {
     const uint32_t block[1] = {(uint32_t)file};
     return semihosting_call(SEMIHOSTING_CLOSE, block);
 }
 
-/* Bytes that were not read: 0 on success. */
+/* Reads from a file. Returns the number of bytes that were not read: 0 on success. */
 static inline int32_t semihosting_read(int32_t file, void *data, size_t bytes)
 {
     const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, (uint32_t)bytes};
     return semihosting_call(SEMIHOSTING_READ, block);
 }
 
-/* Bytes that were not written: 0 on success. */
+/* Writes to a file. Returns the number of bytes that were not written: 0 on success. */
 static inline int32_t semihosting_write(int32_t file, const void *data, size_t bytes)
 {
     const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, (uint32_t)bytes};
     return semihosting_call(SEMIHOSTING_WRITE, block);
 }
 
-/* 0 on success. */
+/* Sets the position in a file. Returns 0 on success. */
 static inline int32_t semihosting_seek(int32_t file, size_t offset)
 {
     const uint32_t block[2] = {(uint32_t)file, (uint32_t)offset};
     return semihosting_call(SEMIHOSTING_SEEK, block);
 }
 
-/* Bytes of an open file, or -1. */
+/* Returns the length of an open file in bytes, or -1 on error. */
 static inline int32_t semihosting_file_length(int32_t file)
 {
     const uint32_t block[1] = {(uint32_t)file};
     return semihosting_call(SEMIHOSTING_FILE_LENGTH, block);
 }
 
-/* The command line as text into `buffer`; 0 on success. */
+/* Copies the command line to `buffer` as text. Returns 0 on success. */
 static inline int32_t semihosting_command_line(char *buffer, size_t capacity)
 {
     const uint32_t block[2] = {(uint32_t)(uintptr_t)buffer, (uint32_t)capacity};

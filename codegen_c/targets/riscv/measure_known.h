@@ -1,4 +1,4 @@
-/* Two functions of known length: what measuring a call adds, and how long an instruction takes, come from these. */
+/* Two functions of known length. They calibrate the overhead of a measured call and the time of an instruction. */
 #ifndef TVM_EXT_MEASURE_KNOWN_H
 #define TVM_EXT_MEASURE_KNOWN_H
 
@@ -7,7 +7,7 @@
 #define MEASURE_EMPTY_INSTRUCTIONS 2u
 #define MEASURE_LOOP_INSTRUCTIONS 2003u
 
-/* Both return 0 and touch a0 only, so they stand in for a run function of any parameters. */
+/* Both return 0 and change only a0, so they can replace a run function with any parameters. */
 __attribute__((naked, unused)) static void measure_empty(void)
 {
     __asm__ volatile("li a0, 0\n"

@@ -1,4 +1,4 @@
-/* Reset and traps, in machine mode. Bounds of the stack come from link.ld. */
+/* Reset and trap handlers, in machine mode. The bounds of the stack come from link.ld. */
 #include <stdint.h>
 
 #include "program_start.h"
@@ -19,11 +19,11 @@ __attribute__((naked, section(".vectors"), used)) void reset_handler(void)
                      "la t0, trap_handler\n"
                      "csrw mtvec, t0\n"
 #if defined(__riscv_flen)
-                     "li t0, 0x2000\n" /* mstatus.FS: the FPU is on */
+                     "li t0, 0x2000\n" /* mstatus.FS: enable the FPU */
                      "csrs mstatus, t0\n"
 #endif
 #if defined(__riscv_vector) || defined(TVM_EXT_RVV)
-                     "li t0, 0x600\n" /* mstatus.VS: vectors are on */
+                     "li t0, 0x600\n" /* mstatus.VS: enable the vector unit */
                      "csrs mstatus, t0\n"
 #endif
                      "j start\n");
@@ -34,7 +34,7 @@ __attribute__((used)) void start(void)
     run_program();
 }
 
-/* A fresh stack first: an overflow of it is one of the causes. Nothing returns from here. */
+/* Reset the stack first, because its overflow may have caused the trap. Nothing returns from here. */
 __attribute__((naked, aligned(4))) void trap_handler(void)
 {
     __asm__ volatile("mv a0, sp\n"

@@ -1,4 +1,4 @@
-/* The core's own counter of cycles: 64 bits, counts up. Under QEMU's -icount it counts nanoseconds. */
+/* The core's cycle counter: 64 bits, counting up. Under QEMU's -icount it counts nanoseconds. */
 #ifndef TVM_EXT_TIMER_H
 #define TVM_EXT_TIMER_H
 
@@ -11,7 +11,7 @@ static inline void timer_restart(void)
                      "csrw mcycle, zero\n");
 }
 
-/* Low 32 bits of the ticks since the restart. */
+/* Returns the low 32 bits of the ticks since the restart. */
 static inline uint32_t timer_now(void)
 {
     uint32_t low;
@@ -19,7 +19,7 @@ static inline uint32_t timer_now(void)
     return low;
 }
 
-/* Ticks between two values of timer_now(), the first of them read right after the restart; never wrapped. */
+/* Returns the ticks between two values of timer_now(), the first read right after the restart. It never wraps. */
 static inline uint64_t timer_elapsed(uint32_t begin, uint32_t end, uint32_t *wrapped)
 {
     uint32_t high;
@@ -32,7 +32,7 @@ static inline uint64_t timer_elapsed(uint32_t begin, uint32_t end, uint32_t *wra
                          : "=r"(high), "=r"(low), "=r"(again));
     } while (high != again);
     *wrapped = 0u;
-    /* The low word may have passed zero since `end` was read. */
+    /* The low word may have wrapped since `end` was read. */
     high -= low < end ? 1u : 0u;
     return (((uint64_t)high << 32) | end) - begin;
 }

@@ -1,4 +1,4 @@
-"""conv2d and dense layers of a QDQ chain on Armv6-M, by products of pairs."""
+"""Kernels for quantized convolutions and dense layers on Armv6-M, two products per multiplication."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from codegen_c.targets.armv6m.kernels.requantize import HEADERS, PARAMETER, Narr
 
 PARAMETERS = (Parameter(name="weights", ctype="int8_t", role="constant"), PARAMETER)
 
-# Weights for products of pairs: runs of taps whose sums separate, as `tvm_ext_armv6m_product.h` reads them.
+# Weights in separable runs, in the layout that `tvm_ext_armv6m_product.h` reads.
 #
-# A word holds two activations x + y * 2^16; such words times weights add up to the sums of both, as long as the lower
-# one stays within 16 bits. Runs are as long as that is certain, whatever the activations: from the weights alone.
+# A word holds two activations, x + y * 2^16. One multiplication by a weight gives both products, and the words of a run
+# add up to both sums. The two sums can be separated afterwards only if the lower one fits 16 bits. A run is as long
+# as the weights guarantee that for any activations.
 
 PAIRS = 4
-"""Words side by side, 8 pixels."""
+"""Words that are computed together, which hold 8 pixels."""
 LARGEST = (1 << 15) - 1
 MOST_TAPS = 127
-"""Longest run, so that a byte says how long it is."""
+"""Longest run: its length must fit one signed byte."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SeparableRuns:
     """Runs of weights, channel after channel.
 
-    stream: int8: of each run -1 less the number of its weights, and these; -1 behind the last run of a channel.
-    num_runs: int64[K].
+    stream: int8. Each run is a byte -1 - n and its n weights; a byte -1 ends the channel.
+    num_runs: runs of each channel, int64[K].
     """
 
     stream: Array
@@ -47,12 +48,12 @@ class SeparableRuns:
 
     @classmethod
     def of(cls, weight: Array) -> Self:
-        """weight: int8[K, ...]."""
+        """Split weights, int8[K, ...], into runs that are as long as possible."""
         taps = weight.reshape(weight.shape[0], -1)
         begins = _run_begins(taps)
         num_runs = begins.sum(axis=1)
         length = taps.shape[1]
-        # A byte before each run, and one behind each channel.
+        # One byte before each run, and one after each channel.
         place = np.arange(length) + begins.cumsum(axis=1)
         first = np.concatenate([[0], np.cumsum(length + num_runs + 1)])
         stream = np.full(first[-1], -1, np.int8)
@@ -65,17 +66,20 @@ class SeparableRuns:
 
     @property
     def offset(self) -> Array:
-        """Surplus of the C code's sums, int64[K]: 2^15 for each run."""
+        """Return what the accumulators of the C code have in excess, int64[K]: 2^15 for each run."""
         return self.num_runs.astype(np.int64) << 15
 
     def instructions(self) -> int:
-        """Modelled instructions of all channels of 8 pixels, before they are requantized."""
+        """Return the modelled instructions of all channels of 8 pixels, without requantization."""
         num_taps = len(self.stream) - int(self.num_runs.sum()) - len(self.num_runs)
         return 12 * num_taps + 40 * int(self.num_runs.sum()) + 52 * len(self.num_runs)
 
 
 def _run_begins(taps: Array) -> Array:
-    """Taps that begin a run, bool[K, T]: from each on as many as any activations from -128 to 127 leave in 16 bits."""
+    """Return the taps that begin a run, bool[K, T].
+
+    A run takes as many taps as fit 16 bits for all activations from -128 to 127.
+    """
     channels, length = (int(extent) for extent in taps.shape)
     wide = taps.astype(np.int64)
     positive, negative = np.maximum(wide, 0), np.maximum(-wide, 0)
@@ -93,7 +97,7 @@ def _run_begins(taps: Array) -> Array:
 
 
 def _ends(sums: Array, most: int) -> Array:
-    """The last place up to which sums that rise have grown by no more than `most`, from each place on: int64[K, T]."""
+    """Return for each place the last place up to which the ascending `sums` grow by at most `most`: int64[K, T]."""
     channels, places = (int(extent) for extent in sums.shape)
     apart: Array = (int(sums.max()) + most + 1) * np.arange(channels)[:, np.newaxis]
     ends: Array = np.searchsorted((sums + apart).ravel(), (sums + apart)[:, :-1] + most, side="right") - 1
@@ -101,15 +105,15 @@ def _ends(sums: Array, most: int) -> Array:
 
 
 def byte_offset(source: TensorType) -> int:
-    """Number taken off activations, so that they are from -128 to 127."""
+    """Return the number to subtract from activations so that they lie between -128 and 127."""
     return 128 if source.dtype == "uint8" else 0
 
 
-# conv2d of a QDQ chain on Armv6-M: eight output pixels by one channel at a time, two products by one instruction.
+# Quantized convolution on Armv6-M: eight output pixels of one channel at a time, two products per multiplication.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of eight pixels
-# are packed in scratch, two to a word, padding as zero points; all channels then read them. The zero point is taken
-# off with the bias. Either rounding.
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], int32 accumulators. The windows of eight
+# pixels are packed in scratch, two activations per word, with zero points as padding; all channels then read them. The
+# bias contains the correction for the zero point. Rounding "onnx" or "tflite".
 
 LOOPS = Loops(
     function="tvm_ext_armv6m_conv2d", layer="tvm_ext_armv6m_conv2d_layer",
@@ -118,7 +122,7 @@ LOOPS = Loops(
 )  # fmt: skip
 PIXELS = 2 * PAIRS
 WORD_INSTRUCTIONS, RUN_INSTRUCTIONS, PIXEL_INSTRUCTIONS = 9, 34, 30
-"""Modelled instructions of a word of two elements, of a run of such words, and of finding a pixel."""
+"""Modelled instructions of a word of two elements, of a run of these words, and of locating a pixel."""
 PIXELS_PARAMETERS = [
     "uint8_t *const output[TVM_EXT_ARMV6M_PIXELS]", "const int8_t *weights", "const int32_t *factors",
     "const uint32_t *cells",
@@ -153,24 +157,30 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
 
 
 def narrow(operator: QConv2d, offset: Array | int) -> NarrowRequantize:
-    """Requantization of sums over elements from -128 to 127. offset: what these sums have too much, int64[K]."""
+    """Return the requantization of sums over elements from -128 to 127.
+
+    offset: excess of these sums, int64[K].
+    """
     low, high = qconv2d.products(operator).range()
     start = start_of(operator) + byte_offset(operator.inputs[0]) * taps_of(operator)
     return NarrowRequantize.of(qconv2d.requantize(operator), low=low, high=high, start=start - offset)
 
 
 def start_of(operator: QConv2d) -> Array:
-    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    """Return the initial accumulators of x * w, int64[K]: the bias minus the zero point times the weights.
+
+    Padding counts as elements that equal the zero point.
+    """
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
 
 
 def taps_of(operator: QConv2d) -> Array:
-    """Sums of weights, int64[K]."""
+    """Return the sum of the weights of each channel, int64[K]."""
     return operator.weight.reshape(operator.weight.shape[0], -1).sum(axis=1, dtype="int64")
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize, paired: SeparableRuns) -> int:
-    """Modelled instructions: packed windows, then products and results; a call's last group may lack pixels."""
+    """Return the modelled instructions. The last group of a call may have fewer than eight pixels."""
     batch, height, columns, channels = operator.output.shape
     at_once = stored.at_once or height
     calls = [min(at_once, height - h) for h in range(0, height, at_once)]
@@ -183,7 +193,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantiz
 
 
 def _pixels() -> str:
-    """`$_pixels(...)`, a tvm_ext_armv6m_pixels."""
+    """Return the initializer `$_pixels(...)` of a tvm_ext_armv6m_pixels."""
     call = "tvm_ext_armv6m_conv2d_pixels(&$_layer, output, weights, factors, cells);"
     return apart("$_pixels", PIXELS_PARAMETERS, [call], linkage="TVM_EXT_ARMV6M_SHARED")
 
@@ -198,14 +208,14 @@ QCONV2D = CONVOLUTION.kernel(
 )
 
 
-# Dense layer of a QDQ chain on Armv6-M: one row by four output channels at a time.
+# Quantized dense layer on Armv6-M: four output channels of one row at a time.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32, without scratch. The zero point is taken
-# off with the bias. Either rounding.
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators, no scratch. The bias contains the
+# correction for the zero point. Rounding "onnx" or "tflite".
 
 WIDTH = 4
 BLOCK_INSTRUCTIONS, ELEMENT_INSTRUCTIONS = 64, 15
-"""Modelled instructions of four channels, and of one element of theirs."""
+"""Modelled instructions of four channels, and of one of their elements."""
 
 
 def has_four_channels(operator: QDense, target: Target) -> bool:
@@ -241,7 +251,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
 
 
 def has_wide_rows(operator: QDense) -> bool:
-    """Return True if a row of the result has as many channels as are computed together."""
+    """Return True if a row of the result has at least as many channels as are computed together."""
     rows = rows_of(operator.output.shape)
     return rows is None or rows.length >= WIDTH
 

@@ -1,4 +1,7 @@
-"""Dense layers of a QDQ chain by the DSP extension, with weights of 8 or 4 bits, and products of two activations."""
+"""Kernels for quantized dense layers and products of two activations with the DSP extension.
+
+Weights of dense layers have 8 or 4 bits.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +38,20 @@ from codegen_c.targets.dsp.kernels.product import (
     start,
 )
 
-# Dense layer of a QDQ chain by the DSP extension: one row by four output channels at a time.
+# Quantized dense layer with the DSP extension: four output channels of one row at a time.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A row is expanded to 16-bit pairs in
-# scratch once, then each weight is read once; with few channels, or where scratch is dear, pairs are made as they are
-# needed ("direct"). From cells, and for speed, sums are finished in registers where `product.py` can. The zero
-# point is in the bias. Rounding "onnx": once, halves to even.
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators. A row is expanded to 16-bit pairs in
+# scratch once, then each weight is read once. With few channels, or if scratch is expensive, the pairs are formed when
+# they are needed ("direct"). If the build optimizes for speed, accumulators of expanded rows are requantized in
+# registers where `product.py` can. The bias contains the correction for the zero point. Rounding "onnx": once,
+# halves to even.
 
 WIDTH = 4
 UNIT = 4
-"""Elements of the input that are multiplied together; a part of it is a multiple of them."""
+"""Elements of the input that are multiplied together; a part of the input is a multiple of them."""
 EXPAND_INSTRUCTIONS = 1.7
 WIDEN_INSTRUCTIONS = 2
-"""Per unit of a block: what bytes take more than cells."""
+"""Additional instructions per unit of a block if the pairs are formed from bytes."""
 WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 LAYER_INCLUDES = ("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS)
@@ -82,7 +86,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
 
 
 def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
-    """The layer with its sums finished in registers, where that can be."""
+    """Return the blocks that requantize accumulators in registers, or None if the layer cannot be computed in them."""
     if holds_sums(operator.output):
         return None
     return Blocks.of(layer.paired, qdense.requantize(operator), *qdense.products(operator).range())
@@ -90,7 +94,7 @@ def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Layer:
-    """Constants of a layer, and how its sums are finished. is_direct: products of bytes, without scratch."""
+    """Constants and requantization of a layer. is_direct: the input is read as bytes, without scratch."""
 
     depth: int
     paired: PairedWeights
@@ -116,7 +120,7 @@ class _Layer:
         )
 
     def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:
-        """The layer as it is, or direct: where that is cheaper, or takes the least scratch. Whole units only."""
+        """Return this layer, or its direct form if the form is possible and cheaper, or the least scratch is wanted."""
         direct = replace(self, is_direct=True)
         cheaper = direct.row_instructions(channels) <= self.row_instructions(channels)
         can_be = self.depth % UNIT == 0 and not self.paired.in_nibbles
@@ -139,7 +143,7 @@ class _Layer:
         )
 
     def row_instructions(self, channels: int, blocks: Blocks | None = None) -> int:
-        """Modelled instructions of so many channels of one row."""
+        """Return the modelled instructions of `channels` channels of one row."""
         expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
         if blocks:
             return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + channels // WIDTH * blocks.block_instructions
@@ -163,7 +167,7 @@ def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = 
 
 
 def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> DenseParts | None:
-    """Sums in blocks of WIDTH channels. Portable C computes parts that are not whole units, or need no scratch."""
+    """Add parts of the input in blocks of WIDTH channels. Portable C computes parts that are not whole units."""
     layer = _Layer.of(operator)
     part = layer.depth // count
     if target.least_scratch or part % UNIT:
@@ -195,10 +199,10 @@ def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) 
 QDENSE = DenseKernel(name="qdense_dsp", layer=dense_layer, in_parts=_in_parts).kernel(qdense.SUMS_TOO)
 
 
-# Dense layer of a QDQ chain whose weights have 4 bits each, by the DSP extension: one row by four channels at a time.
+# The same dense layer with weights of 4 bits: four output channels of one row at a time.
 #
-# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32: py with the `s4` products of
-# tvm_ext_dsp_product.h, which take 18 instructions for 16 multiply-adds where int8's take 14 or 18.
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators. It uses the `s4` products of
+# tvm_ext_dsp_product.h, which take 18 instructions for 16 multiply-adds; products of int8 take 14 or 18.
 
 
 def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
@@ -212,10 +216,10 @@ QDENSE_PACKED = DenseKernel(name="qdense_packed_dsp", layer=dense_layer).packed(
 )
 
 
-# Products of two quantized activations by the DSP extension: one vector by four columns of a matrix at a time.
+# Products of two quantized activations with the DSP extension: four columns of a matrix by one vector at a time.
 #
-# int8 or uint8, sums in int32. A head's matrix is expanded to 16-bit pairs in scratch, for all vectors of a call that
-# it is multiplied with; the more rows a call has, the less that costs. Either rounding.
+# int8 or uint8, int32 accumulators. The matrix of a head is expanded to 16-bit pairs in scratch once for all vectors of
+# a call, so calls with more rows cost less per row. Rounding "onnx" or "tflite".
 
 LAYER = "tvm_ext_dsp_matmul_layer"
 QMATMUL_WIDTH, QMATMUL_UNIT, SHORT_UNITS = 4, 4, 2
@@ -239,7 +243,7 @@ def matmul_parts(operator: QMatmul, stored: StoredRows, target: Target) -> Matmu
 
 
 def _instructions(operator: QMatmul, finish: FastRequantize, stored: StoredRows) -> int:
-    """Modelled instructions; with heads inside, each call expands all matrices."""
+    """Return the modelled instructions. If heads are the inner dimension, each call expands all matrices."""
     shape = operator.shape
     blocks, units = -(-shape.columns // QMATMUL_WIDTH), -(-shape.depth // QMATMUL_UNIT)
     is_short = units <= SHORT_UNITS

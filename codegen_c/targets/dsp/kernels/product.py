@@ -15,8 +15,8 @@ from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
 from codegen_c.operators.kinds import Array, TensorType
 
-# Requantization in three instructions per sum, for processors with a high product: exactly the rounding of
-# `requantize.py` wherever it is used; `common_shift.py` decides this from the factors and the bounds of the sums.
+# Requantization in three instructions per sum, for processors with a high product. Its rounding is exactly that of
+# `requantize.py`; `common_shift.py` decides from the factors and the bounds of the sums where it may be used.
 #
 # The zero point z is added before the shift: 2^r + z * 2^(r + 1) = (2 z + 1) * 2^r.
 
@@ -92,17 +92,17 @@ class FastRequantize:
         return self.exact.parameters()
 
 
-# Sums of products by the DSP extension: how weights and activations are paired, and the cost of a block.
+# Sums of products with the DSP extension: pairing of weights and activations, and the cost of a block.
 #
-# Convolutions and dense layers share it. Activations are expanded to cells of two 16-bit numbers; weights stay bytes
-# and are packed so that a word, with its even and its odd bytes widened, matches a cell: runtime/tvm_ext_dsp_product.h.
+# Convolutions and dense layers share it. Activations are expanded to cells of two 16-bit numbers. Weights stay bytes in
+# such an order that the widened even or odd bytes of a word match a cell: see runtime/tvm_ext_dsp_product.h.
 
 INCLUDES = ("tvm_ext_dsp_product.h",)
 # Instructions of one call: the call itself, saving registers, entering and leaving the loop.
 CALL_INSTRUCTIONS = 34
-# Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
+# Bound of channel b's sum: 256 times the sum is the difference of two sums, which must fit int32.
 JOINED_LIMIT = 1 << 23
-# Bound of sums where weights have 4 bits: 16 times each must fit an int32.
+# Bound of sums if weights have 4 bits: 16 times each sum must fit int32.
 TABLES = ("weights", "bias", "multiplier", "shift")
 """Constants of a convolution, in the order of the headers' loops."""
 NIBBLE_LIMIT = 1 << 27

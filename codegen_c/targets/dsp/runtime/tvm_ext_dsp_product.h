@@ -20,8 +20,8 @@
 
 #define TVM_EXT_DSP_PIXELS 3
 
-/* Cells of one of STEP adjacent pixels, from `count` adjacent bytes. A rest of one byte or two fills one cell, of
- * three bytes two: (x[0], x[1]), (x[2], 0). Returns the address of the pixel's next cell. */
+/* Expands `count` adjacent bytes to cells of one of STEP adjacent pixels. One or two remaining bytes fill one cell,
+ * three fill two: (x[0], x[1]), (x[2], 0). Returns the address of the pixel's next cell. */
 #define TVM_EXT_DSP_DEFINE_EXPAND(STEP, SUFFIX, TYPE)                                                                 \
     TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_expand_##STEP##_##SUFFIX(uint32_t *cell, const TYPE *x, int32_t count)   \
     {                                                                                                                 \
@@ -86,7 +86,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
     words[0] = (uint32_t)sum;
 }
 
-/* Computes these words of 3 adjacent pixels. */
+/* Computes the same words of 3 adjacent pixels. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[3 + (6 * units)];

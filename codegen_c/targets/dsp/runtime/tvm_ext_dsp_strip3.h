@@ -1,9 +1,9 @@
-/* Depthwise windows of 3x3 taps and stride 1 by the DSP extension: two output rows of one channel by two columns at a
- * time, from a plane of tvm_ext_dsp_depthwise.h to bytes.
+/* Depthwise convolution with windows of 3x3 taps and stride 1 with the DSP extension: two output rows by two columns of
+ * one channel at a time, from a plane of tvm_ext_dsp_depthwise.h to bytes.
  *
  * All weights of the channel stay in registers, and four rows of the plane are read once for two rows of outputs. Sizes
- * are a layer's own, so each has a function of its own, which takes of a strip: output, multiplier, rounding, plane,
- * weights, start and rows, an even number. A row of taps has two words: (0, 1) and (1, 2). */
+ * are literals, so each layer has a function of its own. Its argument is a strip: output, multiplier, rounding, plane,
+ * weights, start and an even number of rows. A row of taps has two words: (0, 1) and (1, 2). */
 #ifndef TVM_EXT_DSP_STRIP3_H
 #define TVM_EXT_DSP_STRIP3_H
 
@@ -14,9 +14,9 @@
 
 #if TVM_EXT_DSP
 
-/* Registers: r0 to r5 weights, r6 and r8 sums of the upper row, r9 and r10 of the lower one, r12 and lr words of the
- * plane, r7 plane, r11 output. On the stack: multiplier, rounding, start, the end of a row of blocks, pairs of rows. r7
- * and r11 may be frame pointers, so they are saved here and not named to the compiler. */
+/* Registers: r0 to r5 weights, r6 and r8 accumulators of the upper row, r9 and r10 of the lower one, r12 and lr words
+ * of the plane, r7 plane, r11 output. On the stack: multiplier, rounding, start, end of a row of blocks, pairs of rows.
+ * r7 and r11 may be frame pointers, so they are saved here and not declared to the compiler. */
 #define TVM_EXT_DSP_STRIP3_ADD_1(S, START, W0, W1)                                                                    \
     "smlad " S ", r12, " W0 ", " START "\n\t"                                                                         \
     "smlabt " S ", lr, " W1 ", " S "\n\t"
@@ -92,8 +92,8 @@
 #define TVM_EXT_DSP_STRIP3_SATURATE_s8 "ssat"
 #define TVM_EXT_DSP_STRIP3_SATURATE_u8 "usat"
 
-/* A layer's function. WORDS: of a row of the plane; ROW: elements from one output row to the next; PAIRS of columns, at
- * least one, and one more column where ODD is 1. All are literals. */
+/* Defines the function of a layer. WORDS: of a row of the plane. ROW: elements from one output row to the next. PAIRS:
+ * pairs of columns, at least one. ODD: 1 if one more column follows. All are literals. */
 #define TVM_EXT_DSP_DEFINE_STRIP3(NAME, WORDS, PITCH, ROW, PAIRS, ODD, TYPE, SHIFT)                                   \
     TVM_EXT_DSP_SHARED void NAME(const tvm_ext_dsp_strip *strip)                                                      \
     {                                                                                                                 \
@@ -110,7 +110,7 @@
 
 #else
 
-/* The same in plain C. */
+/* Does the same in plain C. */
 static inline void tvm_ext_dsp_strip3(const tvm_ext_dsp_strip *strip, int32_t words, int32_t pitch, int32_t row,
                                       int32_t columns, bool is_unsigned, int32_t shift)
 {

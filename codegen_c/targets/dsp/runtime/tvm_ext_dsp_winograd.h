@@ -1,17 +1,17 @@
-/* Convolution of quantized images by Winograd's F(2x2, 3x3) in integers, by the DSP extension: windows of 3 by 3 taps,
- * stride 1. Equal to the sums of products to the bit (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and
- * Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
+/* Convolution of quantized images by Winograd's F(2x2, 3x3) in integers with the DSP extension, for windows of 3 by 3
+ * taps and stride 1. The results equal the direct sums of products bit for bit (Winograd, Arithmetic Complexity of
+ * Computations, 1980; Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
  *
- * A tile d of 4 by 4 inputs gives 2 by 2 outputs: Y = A^T [U . V] A, V = B^T d B, U = G g G^T, the product of places
- * summed over input channels. With twice G, all are integers and Y is four times the sums, modulo 2^32:
+ * A tile d of 4 by 4 inputs gives 2 by 2 outputs: Y = A^T [U . V] A, V = B^T d B, U = G g G^T. The elementwise products
+ * are summed over the input channels. With twice G, all matrices are integers and Y is four times the sums modulo 2^32:
  *
  *     B^T = 1  0 -1  0     2 G = 2  0  0     A^T = 1  1  1  0
  *           0  1  1  0           1  1  1           0  1 -1 -1
  *           0 -1  1  0           1 -1  1
  *           0  1  0 -1           0  0  2
  *
- * Inputs of 8 bits, padding as zero points, give |V| <= 1020 and |U| <= 1152. The bias is four times the sum of no
- * products, the zero point's share of it included; at place (1, 1) it adds to all four outputs. */
+ * Inputs of 8 bits, with zero points as padding, give |V| <= 1020 and |U| <= 1152. The bias is four times the initial
+ * sum, which corrects for the zero point; at position (1, 1) it adds to all four outputs. */
 #ifndef TVM_EXT_DSP_WINOGRAD_H
 #define TVM_EXT_DSP_WINOGRAD_H
 
@@ -29,33 +29,33 @@ typedef struct {
     tvm_ext_image input; /* channels: a multiple of four */
     tvm_ext_image output;
     tvm_ext_window window;
-    tvm_ext_dsp_requantize requantize; /* of four times the sums, but of the sums where it rounds twice */
+    tvm_ext_dsp_requantize requantize; /* of four times the sums, or of the sums if it rounds twice */
 } tvm_ext_dsp_winograd_layer;
 
-/* Outputs of a tile, of channel 0: the first of each row. A row or column that is not wanted has the other one's place,
- * which is stored last. */
+/* Addresses of a tile's outputs, channel 0: the first of each row. A row or column outside the output has the address
+ * of the other one, which is stored last and so overwrites it. */
 typedef struct {
     uint8_t *top;
     uint8_t *bottom;
-    int32_t right; /* elements from the left column to the right one */
+    int32_t right; /* elements from the left to the right column */
 } tvm_ext_dsp_tile;
 
-/* All channels of three tiles. A function by itself, with registers of its own; compilers call it directly. */
+/* Computes all channels of three tiles. It is a function of its own so that it has all registers; called directly. */
 typedef void tvm_ext_dsp_winograd_tiles(const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES],
                                         const uint32_t *restrict weights, const int32_t *restrict bias,
                                         const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                         uint32_t *restrict places);
 
-/* Transforms one of three tiles from its four rows, each of four adjacent pixels; a function by itself, too. */
+/* Transforms one of three tiles from four rows of four adjacent pixels; also a function of its own. */
 typedef void tvm_ext_dsp_winograd_input(uint32_t *restrict places, const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS]);
 
-/* Words of the inputs of one place: pairs of channels by three tiles. */
+/* Returns the words of the inputs of one position: pairs of channels of three tiles. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_place_words(const tvm_ext_dsp_winograd_layer *layer)
 {
     return TVM_EXT_DSP_TILES * layer->input.channels / 2;
 }
 
-/* A row of a transformed tile, of one pair of channels: row i of B^T d from four columns, times B. */
+/* Computes a row of a transformed tile for a pair of channels: row i of B^T d from four columns, times B. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_row(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
                                              int32_t i, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
 {
@@ -67,7 +67,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_row(const tvm_ext_dsp_winograd_layer *l
     row[3 * words] = tvm_ext_dsp_subtract_pair(c1, c3);
 }
 
-/* One pair of channels of a tile, from the first of its bytes in each row. */
+/* Transforms one pair of channels of a tile, from the first of its bytes in each row. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_tile(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
                                               const uint8_t *x0, const uint8_t *x1, const uint8_t *x2,
                                               const uint8_t *x3, bool is_odd)
@@ -102,7 +102,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_tile(const tvm_ext_dsp_winograd_layer *
     TVM_EXT_DSP_IN_ORDER;
 }
 
-/* A tvm_ext_dsp_winograd_input, which the function of each layer calls. */
+/* The transform function of a layer, tvm_ext_dsp_winograd_input. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_transform(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
                                                    const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS])
 {
@@ -115,7 +115,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_transform(const tvm_ext_dsp_winograd_la
     }
 }
 
-/* The element of four times a sum. */
+/* Returns the element of four times a sum. */
 TVM_EXT_INLINE uint8_t tvm_ext_dsp_winograd_element(const tvm_ext_dsp_winograd_layer *layer, uint32_t fourfold,
                                                     int32_t multiplier, int32_t shift)
 {
@@ -123,14 +123,14 @@ TVM_EXT_INLINE uint8_t tvm_ext_dsp_winograd_element(const tvm_ext_dsp_winograd_l
     return (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum, multiplier, shift);
 }
 
-/* The outputs of channel k of a tile from its sums, the first of which is given. */
+/* Stores the outputs of channel k of a tile. sums: the first of the tile. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_output(const tvm_ext_dsp_winograd_layer *layer, const tvm_ext_dsp_tile *tile,
                                                 const uint32_t *sums, int32_t bias, int32_t multiplier, int32_t shift,
                                                 int32_t k)
 {
     uint32_t fourfold[4];
     tvm_ext_dsp_winograd_outputs(fourfold, sums, (uint32_t)bias);
-    uint8_t *const top = &tile->top[k]; /* no store can change these */
+    uint8_t *const top = &tile->top[k]; /* local copies, because compilers assume that stores change the members */
     uint8_t *const bottom = &tile->bottom[k];
     const int32_t right = layer->output.columns % 2 == 0 ? layer->output.pitch : tile->right;
     bottom[right] = tvm_ext_dsp_winograd_element(layer, fourfold[3], multiplier, shift);
@@ -139,8 +139,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_output(const tvm_ext_dsp_winograd_layer
     top[0] = tvm_ext_dsp_winograd_element(layer, fourfold[0], multiplier, shift);
 }
 
-/* A tvm_ext_dsp_winograd_tiles, which the function of each layer calls. A missing tile is the first one again, which is
- * stored last. */
+/* The compute function of a layer, tvm_ext_dsp_winograd_tiles. In place of missing tiles the first one is repeated; it
+ * is stored last. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_layer *layer,
                                                  const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES],
                                                  const uint32_t *restrict weights, const int32_t *restrict bias,
@@ -165,8 +165,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
     }
 }
 
-/* Four pixels of a row from column `left` on, copied to their place in the patch, the r-th of four, with padding for
- * those beyond the image. row: NULL for one of padding. */
+/* Copies four pixels of a row from column `left` on to row r of the four rows of the patch, with padding outside the
+ * image. row: NULL for a row of padding. */
 TVM_EXT_DSP_SHARED const uint8_t *tvm_ext_dsp_winograd_border(const tvm_ext_image *image, uint32_t *restrict patch,
                                                               const uint8_t *row, int32_t left, int32_t r)
 {
@@ -184,8 +184,8 @@ TVM_EXT_DSP_SHARED const uint8_t *tvm_ext_dsp_winograd_border(const tvm_ext_imag
     return (const uint8_t *)pixels;
 }
 
-/* Transforms the tile that begins with column `left` of four input rows, NULL for a row of padding. patch: room for the
- * inputs of a tile. */
+/* Transforms the tile that begins with column `left` of four input rows; a row is NULL if it is padding. patch: space
+ * for the inputs of a tile. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer *layer,
                                                 tvm_ext_dsp_winograd_input *transform, uint32_t *restrict places,
                                                 const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS], int32_t left,
@@ -203,10 +203,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer
     transform(places, pixels);
 }
 
-/* Output rows [row_begin, row_end) of all images, two at a time; not those of a ring that later ones of them replace.
+/* Computes output rows [row_begin, row_end) of all images, two at a time. Rows of a ring buffer that later rows of the
+ * call would overwrite are skipped.
  *
- * weights: channels in pairs, as tvm_ext_dsp_winograd_product.h says. scratch: places of three tiles, sums, then the
- * inputs of one tile. */
+ * weights: pairs of channels, see tvm_ext_dsp_winograd_product.h. scratch: positions of three tiles, accumulators, then
+ * the inputs of one tile. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer, tvm_ext_dsp_winograd_input *transform,
                                          tvm_ext_dsp_winograd_tiles *compute, const void *input, void *output,
                                          const uint32_t *restrict weights, const int32_t *restrict bias,
@@ -214,7 +215,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer
                                          void *scratch, int32_t row_begin, int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
-    const int32_t end = TVM_EXT_MIN(layer->input.rows, row_end + 2 - layer->window.top); /* of the rows that are read */
+    const int32_t end = TVM_EXT_MIN(layer->input.rows, row_end + 2 - layer->window.top); /* end of the rows to read */
     const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
     uint32_t *const places = (uint32_t *)scratch;
     uint32_t *const patch = &places[TVM_EXT_DSP_PLACES * (tvm_ext_dsp_place_words(layer) + (TVM_EXT_DSP_TILES * 2))];

@@ -1,10 +1,11 @@
-/* Convolution of quantized images by Winograd's F(4, 3) and F(2, 5) in integers, by the DSP extension: windows with 3
- * or 5 taps along rows or columns, stride 1. Equal to the sums of products to the bit (Winograd, Arithmetic Complexity
- * of Computations, 1980; Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
+/* Convolution of quantized images by Winograd's F(4, 3) and F(2, 5) in integers with the DSP extension, for windows
+ * with 3 or 5 taps along rows or columns and stride 1. The results equal the direct sums of products bit for bit
+ * (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and Gray, Fast Algorithms for Convolutional Neural
+ * Networks, 2016).
  *
- * A line d of six inputs gives four outputs of three taps, or two of five: Y = A^T [U . V], V = B^T d, U = G g, the
- * product of places summed over input channels, and over the lines side by side of a window. G stands for the taps at
- * 0, 1, -1, 2, -2 and infinity, of all powers in integers; with that, Y is 24 times the sums, modulo 2^32:
+ * A line d of six inputs gives four outputs of three taps, or two of five: Y = A^T [U . V], V = B^T d, U = G g. The
+ * elementwise products are summed over the input channels and over the parallel lines of a window. The points of G are
+ * 0, 1, -1, 2, -2 and infinity, scaled to integers; with them Y is 24 times the sums modulo 2^32:
  *
  *     B^T = 4  0 -5  0  1  0     A^T = 6 -4 -4  1  1  0
  *           0 -4 -4  1  1  0           0 -4  4  2 -2  0
@@ -13,8 +14,8 @@
  *           0  2 -1 -2  1  0
  *           0  4  0 -5  0  1     of five taps the first two rows of A^T, the second with 24 at its end
  *
- * Inputs of 8 bits, padding as zero points, give |V| <= 2550 and |U| <= 3968. The inverse of 3 modulo 2^32 leaves 8
- * times the sums. The bias is 8 times the sum of no products, the zero point's share of it included. */
+ * Inputs of 8 bits, with zero points as padding, give |V| <= 2550 and |U| <= 3968. Multiplying by the inverse of 3
+ * modulo 2^32 leaves 8 times the sums. The bias is 8 times the initial sum, which corrects for the zero point. */
 #ifndef TVM_EXT_DSP_WINOGRAD_LINE_H
 #define TVM_EXT_DSP_WINOGRAD_LINE_H
 
@@ -28,7 +29,7 @@
 
 #define TVM_EXT_DSP_LINE_PLACES 6
 #define TVM_EXT_DSP_LINE_OUTPUTS 4
-/* The inverse of 3 modulo 2^32, its double and its fourfold. */
+/* The inverse of 3 modulo 2^32, and its double and fourfold. */
 #define TVM_EXT_DSP_THIRD 0xaaaaaaabu
 #define TVM_EXT_DSP_THIRD_TWICE 0x55555556u
 #define TVM_EXT_DSP_THIRD_FOURFOLD 0xaaaaaaacu
@@ -37,42 +38,42 @@ typedef struct {
     tvm_ext_image input; /* channels: a multiple of four */
     tvm_ext_image output;
     tvm_ext_window window;
-    bool is_upright;                   /* lines lie along a column */
-    tvm_ext_dsp_requantize requantize; /* of eight times the sums, but of the sums where it rounds twice */
+    bool is_upright;                   /* lines lie along columns */
+    tvm_ext_dsp_requantize requantize; /* of eight times the sums, or of the sums if it rounds twice */
 } tvm_ext_dsp_line_layer;
 
-/* Outputs of a line, of channel 0. One that is not wanted has the first one's place, which is stored last. */
+/* Addresses of a line's outputs, channel 0. An output outside the image has the first one's address, stored last. */
 typedef struct {
     uint8_t *outputs[TVM_EXT_DSP_LINE_OUTPUTS];
 } tvm_ext_dsp_line_places;
 
-/* All channels of three lines. A function by itself, with registers of its own; compilers call it directly. */
+/* Computes all channels of three lines. It is a function of its own so that it has all registers; called directly. */
 typedef void tvm_ext_dsp_lines(const tvm_ext_dsp_line_places lines[TVM_EXT_DSP_TILES], const uint32_t *restrict weights,
                                const int32_t *restrict bias, const int32_t *restrict multipliers,
                                const uint8_t *restrict shifts, uint32_t *restrict places);
 
-/* Transforms one of three lines from its six adjacent pixels; a function by itself, too. */
+/* Transforms one of three lines from six adjacent pixels; also a function of its own. */
 typedef void tvm_ext_dsp_line_input(uint32_t *restrict places, const uint8_t *pixels);
 
-/* Taps along a line. */
+/* Returns the taps along a line. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_line_taps(const tvm_ext_dsp_line_layer *layer)
 {
     return layer->is_upright ? layer->window.rows : layer->window.columns;
 }
 
-/* Lines side by side in a window. */
+/* Returns the parallel lines of a window. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_line_across(const tvm_ext_dsp_line_layer *layer)
 {
     return layer->is_upright ? layer->window.columns : layer->window.rows;
 }
 
-/* Pairs of channels at one place: of all lines of a window. */
+/* Returns the pairs of channels at one position, over all lines of a window. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_line_pairs(const tvm_ext_dsp_line_layer *layer)
 {
     return tvm_ext_dsp_line_across(layer) * layer->input.channels / 2;
 }
 
-/* One pair of channels of a line, from the first of its bytes. */
+/* Transforms one pair of channels of a line, from the first of its bytes. */
 TVM_EXT_INLINE void tvm_ext_dsp_line_pair(const tvm_ext_dsp_line_layer *layer, uint32_t *restrict places,
                                           const uint8_t *pixels, bool is_odd)
 {
@@ -99,7 +100,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_pair(const tvm_ext_dsp_line_layer *layer, u
     places[5 * words] = tvm_ext_dsp_subtract_pair(last, tvm_ext_dsp_add_pair(twice, twice));
 }
 
-/* A tvm_ext_dsp_line_input, which the function of each layer calls. */
+/* The transform function of a layer, tvm_ext_dsp_line_input. */
 TVM_EXT_INLINE void tvm_ext_dsp_line_transform(const tvm_ext_dsp_line_layer *layer, uint32_t *restrict places,
                                                const uint8_t *pixels)
 {
@@ -113,7 +114,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_transform(const tvm_ext_dsp_line_layer *lay
     }
 }
 
-/* The element of eight times a sum. */
+/* Returns the element of eight times a sum. */
 TVM_EXT_INLINE uint8_t tvm_ext_dsp_line_element(const tvm_ext_dsp_line_layer *layer, uint32_t eightfold,
                                                 int32_t multiplier, int32_t shift)
 {
@@ -121,7 +122,7 @@ TVM_EXT_INLINE uint8_t tvm_ext_dsp_line_element(const tvm_ext_dsp_line_layer *la
     return (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum, multiplier, shift);
 }
 
-/* The outputs of channel k of a line from its sums, the first of which is given. */
+/* Stores the outputs of channel k of a line. sums: the first of the line. */
 TVM_EXT_INLINE void tvm_ext_dsp_line_outputs(const tvm_ext_dsp_line_layer *layer, const tvm_ext_dsp_line_places *line,
                                              const uint32_t *sums, uint32_t bias, int32_t multiplier, int32_t shift,
                                              int32_t k)
@@ -146,7 +147,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_outputs(const tvm_ext_dsp_line_layer *layer
     line->outputs[0][k] = tvm_ext_dsp_line_element(layer, none + bias, multiplier, shift);
 }
 
-/* A tvm_ext_dsp_lines, which the function of each layer calls. A missing line is the first one again, which is stored
+/* The compute function of a layer, tvm_ext_dsp_lines. In place of missing lines the first one is repeated; it is stored
  * last. */
 TVM_EXT_INLINE void tvm_ext_dsp_line_compute(const tvm_ext_dsp_line_layer *layer,
                                              const tvm_ext_dsp_line_places lines[TVM_EXT_DSP_TILES],
@@ -172,8 +173,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_compute(const tvm_ext_dsp_line_layer *layer
     }
 }
 
-/* Six pixels from row y and column x of an image on, along a line: those of the image where they are adjacent there,
- * else copied to the patch, or padding. end: of the rows that may be read. */
+/* Returns six pixels along a line from row y and column x of an image on: in place if they are adjacent and inside the
+ * image, otherwise copied to the patch with padding. end: of the rows that may be read. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_dsp_line_pixels(const tvm_ext_dsp_line_layer *layer, const uint8_t *input,
                                                       int32_t n, int32_t y, int32_t x, int32_t end,
                                                       uint32_t *restrict patch)
@@ -199,7 +200,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_dsp_line_pixels(const tvm_ext_dsp_line_lay
     return pixels;
 }
 
-/* Where the outputs of a line go that begins with row h and column w. row_end: of the rows that are wanted. */
+/* Sets the addresses of the outputs of the line that begins at row h and column w. row_end: of the rows to compute. */
 TVM_EXT_INLINE void tvm_ext_dsp_line_place(const tvm_ext_dsp_line_layer *layer, tvm_ext_dsp_line_places *line,
                                            uint8_t *output, int32_t n, int32_t h, int32_t w, int32_t row_end)
 {
@@ -213,10 +214,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_place(const tvm_ext_dsp_line_layer *layer, 
     }
 }
 
-/* Output rows [row_begin, row_end) of all images; not those of a ring that later ones of them replace.
+/* Computes output rows [row_begin, row_end) of all images. Rows of a ring buffer that later rows of the call would
+ * overwrite are skipped.
  *
- * weights: channels in pairs, as tvm_ext_dsp_winograd_product.h says, with the channels of all lines of a window behind
- * each other. scratch: places of three lines, sums, then the pixels of one line. */
+ * weights: pairs of channels, see tvm_ext_dsp_winograd_product.h; the channels of the lines of a window follow each
+ * other. scratch: positions of three lines, accumulators, then the pixels of one line. */
 TVM_EXT_INLINE void tvm_ext_dsp_line(const tvm_ext_dsp_line_layer *layer, tvm_ext_dsp_line_input *transform,
                                      tvm_ext_dsp_lines *compute, const void *input, void *output,
                                      const uint32_t *restrict weights, const int32_t *restrict bias,

@@ -1,4 +1,4 @@
-/* Inputs of Winograd's tiles by the DSP extension: pixels copied or padding, and pairs of their channels. */
+/* Inputs of Winograd's tiles for the DSP extension: copied pixels or padding, and pairs of their channels. */
 #ifndef TVM_EXT_DSP_WINOGRAD_PATCH_H
 #define TVM_EXT_DSP_WINOGRAD_PATCH_H
 
@@ -6,20 +6,20 @@
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
 
-/* Keeps compilers from taking loads forward, for which there are no registers. */
+/* Prevents compilers from moving loads up, for which there are no registers. */
 #if TVM_EXT_DSP
 #define TVM_EXT_DSP_IN_ORDER __asm__ volatile("" : : : "memory")
 #else
 #define TVM_EXT_DSP_IN_ORDER ((void)0)
 #endif
 
-/* Four bytes of padding. */
+/* Returns four bytes of padding. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_padding(const tvm_ext_image *image)
 {
     return ((uint32_t)image->zero_point & 0xffu) * 0x01010101u;
 }
 
-/* The pair of channels in the even bytes of four adjacent ones, or in the odd bytes. */
+/* Returns the pair of channels in the even bytes of four adjacent bytes, or in the odd bytes. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_pair(const tvm_ext_image *image, const uint8_t *bytes, bool is_odd)
 {
     const uint32_t word = tvm_ext_dsp_load(bytes);
@@ -32,7 +32,7 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_pair(const tvm_ext_image *image, co
     return pair;
 }
 
-/* `count` pixels of padding, and of the image: words, as channels are fours. */
+/* Fills words with padding; the next function copies words of the image. Channels are a multiple of four. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_fill(uint32_t *restrict to, uint32_t padding, int32_t words)
 {
     for (; words >= 4; words -= 4) {

@@ -1,10 +1,11 @@
-/* Products of Winograd's tiles by the DSP extension, in integers: three tiles by two output channels at a time.
+/* Products of Winograd's tiles with the DSP extension, in integers: three tiles by two output channels at a time.
  *
- * At each place of a transformed tile, sums over the input channels of transformed inputs times transformed weights,
- * modulo 2^32.
+ * For each position of a transformed tile, transformed inputs times transformed weights are summed over the input
+ * channels, modulo 2^32.
  *
- * Inputs of three tiles: for each place, pairs of input channels with the tiles side by side. Weights of two channels:
- * for each place, pairs of A and B side by side. Sums, for each place: three tiles of channel A, three of channel B. */
+ * Order of the inputs of three tiles: for each position, pairs of input channels with the three tiles adjacent. Weights
+ * of two channels: for each position, adjacent pairs of A and B. Sums of each position: three tiles of channel A, then
+ * three of channel B. */
 #ifndef TVM_EXT_DSP_WINOGRAD_PRODUCT_H
 #define TVM_EXT_DSP_WINOGRAD_PRODUCT_H
 
@@ -17,18 +18,17 @@
 
 #if TVM_EXT_DSP
 
-/* Registers: r1 inputs, r2 weights, r12 the end of a place's weights; r4 to r6 three tiles, r0 and r3 two channels, r7
- * to r11 and lr the sums. On the stack: where the loop begins for what eight leaves of a place's pairs but the first,
- * the next sums, bytes of weights of a place, the end of all weights. r7 and r11 may be frame pointers, so they are
- * saved here and not named to the compiler. */
+/* Registers: r1 inputs, r2 weights, r12 end of a position's weights, r4 to r6 three tiles, r0 and r3 two channels, r7
+ * to r11 and lr accumulators. On the stack: the address at which the loop is entered for the pairs that are left over
+ * from groups of eight, the next sums, the bytes of a position's weights, and the end of all weights. r7 and r11 may be
+ * frame pointers, so they are saved here and not declared to the compiler. */
 #define TVM_EXT_DSP_WINOGRAD_LOADS "ldmia r1!, {r4, r5, r6}\n\tldmia r2!, {r0, r3}\n\t"
 #define TVM_EXT_DSP_WINOGRAD_UNIT                                                                                     \
     TVM_EXT_DSP_WINOGRAD_LOADS TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 
 #define TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "28"
 
-/* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2. end: of the
- * weights. */
+/* Sums all positions of three tiles by two channels. pairs: of input channels, at least 2. end: of the weights. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
                                                  int32_t pairs, const uint32_t *end)
 {
@@ -74,7 +74,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
                      : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
 }
 
-/* A column of places, from sums %8 on, to its sums along the rows: A of the upper outputs, D of the lower ones. */
+/* Combines a column of positions, from sums %8 on, into the row sums: A of the upper outputs, D of the lower ones. */
 #define TVM_EXT_DSP_WINOGRAD_COLUMN(J, A, D, BIAS)                                                                    \
     "ldr " A ", [%8, #" J "*24]\n\t"                                                                                  \
     "ldr %5, [%8, #" J "*24+96]\n\t"                                                                                  \
@@ -100,8 +100,8 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
     "sub %1, %1, %4\n\t"                                                                                              \
     "sub %3, %3, %7\n\t"
 
-/* Outputs (0, 0), (0, 1), (1, 0) and (1, 1) of a tile from the first of its sums: A^T M A. Compilers left to themselves
- * take all loads forward, and run out of registers. */
+/* Computes outputs (0, 0), (0, 1), (1, 0) and (1, 1) of a tile, A^T M A, from the first of its sums on. Assembly,
+ * because compilers move all loads up and run out of registers. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint32_t *sums, uint32_t bias)
 {
     uint32_t y0, y1, y2, y3, m0, m1, m2, m3;
@@ -118,7 +118,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint
 
 #else
 
-/* The same in plain C. */
+/* Does the same in plain C. */
 static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
                                             int32_t pairs, const uint32_t *end)
 {

@@ -1,4 +1,7 @@
-"""Dense layers of a QDQ chain with Helium, with weights of 8 or 4 bits, and products of two activations."""
+"""Kernels for quantized dense layers and products of two activations with Helium.
+
+Weights of dense layers have 8 or 4 bits.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,15 @@ from codegen_c.targets.helium.kernels.product import (
     step_blocks,
 )
 
-# Dense layer of a QDQ chain with Helium: two rows, or the only one, by four output channels at a time.
+# Quantized dense layer with Helium: four output channels of two rows, or of a single row, at a time.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. Rounding "onnx".
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators. Rounding "onnx".
 
 LAYER = "tvm_ext_helium_rows_layer"
 INCLUDES = ("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES)
 ACCUMULATION = "products with c ascending in vectors of 16, then bias"
 BLOCK_INSTRUCTIONS = 12
-"""Instructions per block of channels in each call that adds to its sums: loading and storing them, and its loop."""
+"""Instructions per block of channels in each call that adds to the accumulators: loading, storing and the loop."""
 
 
 def _rescale(operator: QDense) -> Rescale:
@@ -56,7 +59,7 @@ sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="one quart
 
 
 def _start(operator: QDense) -> Array:
-    """int64[K]: bias less the zero point, of the input as int8, times all weights."""
+    """Return int64[K]: the bias minus the zero point of the input as int8, times the sum of the weights."""
     return operator.bias.astype(np.int64) - signed_zero_point(operator.inputs[0]) * operator.weight.astype(
         np.int64
     ).sum(axis=1)
@@ -95,20 +98,20 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
 
 
 def _shapes(source: TensorType, rows: int, depth: int, product: Product) -> str:
-    """The layer's shapes as tvm_ext_helium_rows.h takes them, with so many vectors, or parts of one."""
+    """Return the layer's shapes for tvm_ext_helium_rows.h, with `rows` vectors, or parts of one vector."""
     vectors = replace(source, shape=(1, rows, 1, depth))
     return shapes(LAYER, {"input": image(vectors), "product": product.members()})
 
 
 def _body(num_rows: int, *, copies: bool) -> str:
-    """The loops of tvm_ext_helium_rows.h over pairs of vectors, or for the only one."""
+    """Return a call of the loops of tvm_ext_helium_rows.h over pairs of vectors, or over the single vector."""
     scratch = "scratch" if copies else "NULL"
     name = "dense_one(&$_layer, $_one" if num_rows == 1 else "dense(&$_layer, $_two"
     return f"tvm_ext_helium_{name}, input, output, weights, factors, {scratch});"
 
 
 def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> DenseParts | None:
-    """Sums in blocks of four channels. Portable C computes parts that are not whole steps."""
+    """Add parts of the input in blocks of four channels. Portable C computes parts that are not whole steps."""
     source, (channels, depth) = operator.inputs[0], operator.weight.shape
     part, blocks = depth // count, -(-channels // CHANNEL_BLOCK)
     if part % STEP:
@@ -136,11 +139,10 @@ QDENSE = DenseKernel(name="qdense_helium", layer=dense_layer, in_parts=_in_parts
 )
 
 
-# Dense layer of a QDQ chain whose weights have 4 bits each, with Helium: two rows by four channels at a time.
+# The same dense layer with weights of 4 bits: four output channels of two rows at a time.
 #
-# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32:
-# py with the `S4` products of tvm_ext_helium_product.h, which take 16 instructions
-# for 128 multiply-adds of two rows where int8's take 14.
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators. It uses the `S4` products of
+# tvm_ext_helium_product.h, which take 16 instructions for 128 multiply-adds of two rows; products of int8 take 14.
 
 
 def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
@@ -155,8 +157,8 @@ QDENSE_PACKED = DenseKernel(name="qdense_packed_helium", layer=dense_layer).pack
 
 # Products of two quantized activations with Helium: two vectors by four columns of a matrix, 16 products at a time.
 #
-# int8 or uint8, sums in int32. A head's matrix is packed in scratch, for all vectors of a call that it is multiplied
-# with; the more rows a call has, the less that costs. Either rounding.
+# int8 or uint8, int32 accumulators. The matrix of a head is packed in scratch once for all vectors of a call, so calls
+# with more rows cost less per row. Rounding "onnx" or "tflite".
 
 QMATMUL_LAYER = "tvm_ext_helium_matmul_layer"
 TWO_VECTORS = [
@@ -164,12 +166,12 @@ TWO_VECTORS = [
     "const int32_t *start", "const int32_t *restrict factors",
 ]  # fmt: skip
 LONGEST_STEP = 8191
-"""Elements from one to the next of a column: places of eight of them are gathered by 16 bits."""
+"""Largest distance of adjacent elements of a column: eight of them are gathered with 16-bit offsets."""
 PACK_INSTRUCTIONS, PAIR_INSTRUCTIONS = 14, 60
 
 
 def qmatmul_sums_leave_room(operator: QMatmul, target: Target) -> bool:
-    """where the factor is one quarter or more, sums must be small enough to be scaled up"""
+    """if the factor is one quarter or more, sums must be small enough to be scaled up"""
     return _qmatmul_rescale(operator).fits(*qmatmul.bounds(operator))
 
 
@@ -212,7 +214,7 @@ def matmul_parts(operator: QMatmul, stored: StoredRows, target: Target) -> Matmu
 
 
 def _instructions(operator: QMatmul, product: Product, stored: StoredRows) -> int:
-    """Modelled instructions; with heads inside, each call packs all matrices."""
+    """Return the modelled instructions. If heads are the inner dimension, each call packs all matrices."""
     shape = operator.shape
     at_once = min(stored.at_once or shape.rows, shape.rows)
     calls = -(-shape.rows // at_once) if shape.heads_inside else 1

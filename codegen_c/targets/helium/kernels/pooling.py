@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial, taps_inside
 from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.helium.kernels.product import LAYER_INCLUDES, Rescale, flip, rounds_once
 
-# Modelled instructions of pooling by Helium: taps inside of the image, their rows, blocks of channels, and pixels.
+# Modelled instructions of pooling with Helium: taps inside the image, rows of taps, blocks of channels, and pixels.
 
 VECTOR = 16
 """Channels of a block."""
@@ -24,11 +24,11 @@ VECTOR = 16
 
 @dataclass(frozen=True, kw_only=True)
 class PoolCost:
-    """Instructions by event, fitted to those executed on a Cortex-M55 in QEMU.
+    """Instructions of each part of the loops, fitted to the instructions executed on a Cortex-M55 in QEMU.
 
-    several: of a pixel with more than one block. part, part_row: additional ones of an incomplete block, and of its
-    rows of taps. tap, looped_tap: of a window that is unrolled, or not. many: taps from which each takes `far` more,
-    because offsets of instructions are short.
+    several: of a pixel with more than one block. part, part_row: additional instructions of an incomplete block, and of
+    each of its rows of taps. tap, looped_tap: of a tap of an unrolled window, and of a looped one. many: number of taps
+    above which each tap takes `far` more, because the offsets of load instructions are short.
     """
 
     call: float

@@ -1,7 +1,7 @@
-/* Windows of four adjacent pixels times all output channels, by Helium: two channels at a time.
+/* Products of the windows of four adjacent pixels with all output channels, with Helium: two channels at a time.
  *
- * Weights and factors are packed block after block of four channels: weights, initial sums and multipliers of
- * channels 0 and 2, then those of 1 and 3, 16 bytes of both channels in turn, then the zero point and the number of
+ * Weights and factors are packed in blocks of four channels: weights, initial accumulators and multipliers of channels
+ * 0 and 2, then those of 1 and 3, with 16 bytes of each channel in turn, then the zero point and the number of
  * remaining channels. */
 #ifndef TVM_EXT_HELIUM_FOURS_H
 #define TVM_EXT_HELIUM_FOURS_H
@@ -13,20 +13,20 @@
 
 #define TVM_EXT_HELIUM_FOUR_PIXELS 4
 
-/* Windows: rows of `taps` columns, `steps` vectors of 16 bytes each. */
+/* Windows of `runs` rows with `taps` columns, each `steps` vectors of 16 bytes. */
 typedef struct {
     int32_t runs; /* rows */
     int32_t taps;
-    int32_t stride; /* columns from a pixel to the next */
+    int32_t stride; /* columns from one pixel to the next */
     int32_t steps;
-    int32_t column_bytes; /* from a column to the next */
-    int32_t pitch;        /* bytes from a pixel of the output to the next */
-    int32_t shift;        /* of results, in the conversion to elements */
-    bool is_unsigned;     /* the output */
+    int32_t column_bytes; /* bytes from one column to the next */
+    int32_t pitch;        /* bytes from one pixel of the output to the next */
+    int32_t shift;        /* shift in the conversion to elements */
+    bool is_unsigned;     /* the output is uint8 */
 } tvm_ext_helium_fours;
 
-/* Computes all channels of four pixels, the first one's window at x and its results at y. row_bytes: from a row to
- * the next. It is not inlined, so that it has all registers to itself; compilers call it directly. */
+/* Computes all channels of four pixels, whose first window is at x and first result at y. row_bytes: bytes from one row
+ * to the next. It is not inlined so that it has all registers; compilers call it directly. */
 typedef void tvm_ext_helium_group(const int8_t *x, int32_t row_bytes, uint8_t *y, const int8_t *restrict packed);
 
 #ifdef TVM_EXT_HAS_HELIUM
@@ -38,7 +38,7 @@ static inline uint32x4_t tvm_ext_helium_four_places(uint8_t *y, int32_t pitch)
     return vaddq_n_u32(vmulq_n_u32(pixels, (uint32_t)pitch), (uint32_t)(uintptr_t)y - 4U);
 }
 
-/* The sums take all even registers, and the assembly uses vectors 0 to 6 directly. */
+/* The accumulators take all even registers, and the assembly uses vectors 0 to 6 directly. */
 #define TVM_EXT_HELIUM_FOUR(layer, x, row_bytes, y, packed, a, b, c, d, ...)                                         \
     do {                                                                                                             \
         const int8_t *four_a = (a), *four_b = (b), *four_c = (c), *four_d = (d), *four_f = (packed);                 \
@@ -76,8 +76,8 @@ static inline int32_t tvm_ext_helium_four_number(const int8_t *packed)
     return tvm_ext_wrap((int64_t)number);
 }
 
-/* Copies 16 bytes of each of four pixels: a layer reads windows of one vector once, before it writes results, which
- * may take their place. */
+/* Copies 16 bytes of each of four pixels. A layer with windows of one vector reads them once, before its results
+ * overwrite them. */
 static inline void tvm_ext_helium_four_kept(int8_t *kept, const int8_t *x, int32_t advance)
 {
     for (int32_t i = 0; i < 64; ++i) {
@@ -85,7 +85,7 @@ static inline void tvm_ext_helium_four_kept(int8_t *kept, const int8_t *x, int32
     }
 }
 
-/* Element of a sum. */
+/* Returns the element of a sum. */
 static inline uint8_t tvm_ext_helium_four_element(const tvm_ext_helium_fours *layer, int32_t sum, int32_t multiplier,
                                                   int32_t zero_point)
 {

@@ -1,8 +1,8 @@
-/* Pointwise convolutions of up to 16 input channels by Helium: the weights of four output channels stay in registers
- * for a row of pixels, two of which are computed at a time.
+/* Pointwise convolutions of up to 16 input channels with Helium: the weights of four output channels stay in registers
+ * for a row of pixels, and two pixels are computed at a time.
  *
- * A pixel is read as 16 bytes; weights of zero meet those of the pixels behind it. The last pixels of a row, where that
- * would reach beyond it, are copied to scratch first. */
+ * A pixel is read as 16 bytes; zero weights meet the bytes of the pixels after it. The last pixels of a row are copied
+ * to scratch first if these reads would go beyond the row. */
 #ifndef TVM_EXT_HELIUM_KEPT_H
 #define TVM_EXT_HELIUM_KEPT_H
 
@@ -12,7 +12,7 @@
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
-    int32_t in_place; /* pixels of a row that are read in place, pairs; those behind are copied */
+    int32_t in_place; /* pixels of a row that are read in place, an even number; the others are copied */
     tvm_ext_helium_product product;
 } tvm_ext_helium_kept_layer;
 
@@ -27,7 +27,7 @@ TVM_EXT_INLINE void tvm_ext_helium_keep(tvm_ext_helium_weights weights, const in
     }
 }
 
-/* Sums of the pixels at x and `depth` bytes behind it. */
+/* Adds the products of the pixel at x, and of the one `depth` bytes after it, to the accumulators. */
 TVM_EXT_INLINE void tvm_ext_helium_kept_sums(tvm_ext_i32x4 sums[2], const int8_t *x, int32_t depth,
                                              const tvm_ext_helium_weights w)
 {
@@ -65,7 +65,7 @@ TVM_EXT_INLINE void tvm_ext_helium_kept_sums(tvm_ext_i32x4 sums[2], const int8_t
 
 #endif
 
-/* Four channels, the first of `rest`, of `count` pixels, two or more; of an odd number, one is computed twice. */
+/* Computes four channels of `count` >= 2 pixels. rest: remaining channels. If count is odd, a pixel is repeated. */
 TVM_EXT_INLINE void tvm_ext_helium_kept_run(const tvm_ext_helium_kept_layer *layer, const int8_t *x, uint8_t *y,
                                             const tvm_ext_helium_weights weights, const int32_t *factors, int32_t rest,
                                             int32_t count)
@@ -87,7 +87,7 @@ TVM_EXT_INLINE void tvm_ext_helium_kept_run(const tvm_ext_helium_kept_layer *lay
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. scratch: the last pixels of a row, and 16 bytes. */
+/* Computes output rows [row_begin, row_end) of all images. scratch: the last pixels of a row, and 16 bytes. */
 TVM_EXT_INLINE void tvm_ext_helium_kept(const tvm_ext_helium_kept_layer *layer, const void *input, void *output,
                                         const int8_t *restrict weights, const int32_t *restrict factors, void *scratch,
                                         int32_t row_begin, int32_t row_end)
@@ -97,7 +97,7 @@ TVM_EXT_INLINE void tvm_ext_helium_kept(const tvm_ext_helium_kept_layer *layer, 
     const int32_t depth = source->channels;
     const int32_t bytes = tvm_ext_helium_output_bytes(&layer->product);
     const int32_t others = made->columns - layer->in_place;
-    /* One pixel alone is copied with the one before it. */
+    /* A single pixel is copied together with the one before it, because pixels are computed in pairs. */
     const int32_t first = others == 1 ? layer->in_place - 1 : layer->in_place;
     for (int32_t n = 0; n < made->images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {

@@ -17,8 +17,8 @@ typedef struct {
     tvm_ext_window window;
     int32_t inside_begin; /* columns [begin, end) whose windows lie in columns of the image */
     int32_t inside_end;
-    bool reads_beyond;    /* vectors reach beyond pixels of the input: the last four of a run are copied first */
-    bool is_in_place;     /* the output may take the memory of the input */
+    bool reads_beyond;    /* vectors reach beyond the input's pixels, so the last four of a run are copied first */
+    bool is_in_place;     /* the output may overwrite the input */
     bool is_copied;       /* windows are copied one by one */
     bool has_others;      /* some windows do not lie in the image with contiguous rows */
     tvm_ext_helium_fours fours;
@@ -37,9 +37,9 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_num_ones(int32_t count)
     return count < TVM_EXT_HELIUM_FOUR_PIXELS || left == 1 ? left : 0;
 }
 
-/* A run of pixels whose windows are pixels; where `one` is NULL, of four or more. In place, no pixel is read once
- * results have been written to it: the last ones, four that may overlap those before them or those by themselves, are
- * copied first of all, others as their turn comes. */
+/* Computes a run of pixels with 1x1 windows; if `one` is NULL, at least four. When the output overwrites the input, a
+ * pixel must be read before results reach it. So the last pixels, four that may overlap the ones before or the single
+ * ones, are copied at the start, and the others immediately before they are computed. */
 TVM_EXT_INLINE void tvm_ext_helium_side_run(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
                                             tvm_ext_helium_group *one, const int8_t *x, uint8_t *y,
                                             const int8_t *restrict packed, int8_t *scratch, int32_t count)
@@ -71,9 +71,8 @@ TVM_EXT_INLINE void tvm_ext_helium_side_run(const tvm_ext_helium_side_layer *lay
     }
 }
 
-/* Output rows [row_begin, row_end) of a convolution whose windows are pixels. `one`: NULL where no run, of these rows
- * or of fewer, leaves a pixel by itself or is shorter than four. Groups go on from one row to the next
- * where those of the only image lie one behind the other. */
+/* Computes output rows [row_begin, row_end) of a convolution with 1x1 windows. `one` is NULL if no run has single
+ * pixels. Groups continue from one row to the next if there is one image and its rows are contiguous. */
 TVM_EXT_INLINE void tvm_ext_helium_side_pixels(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
                                                tvm_ext_helium_group *one, const void *input, void *output,
                                                const int8_t *restrict packed, void *scratch, int32_t row_begin,
@@ -92,7 +91,7 @@ TVM_EXT_INLINE void tvm_ext_helium_side_pixels(const tvm_ext_helium_side_layer *
     }
 }
 
-/* Copies the strip under the windows of four pixels from (h, w) on, which lie in one row. */
+/* Copies the strip under the windows of four pixels of a row, from (h, w) on. */
 TVM_EXT_INLINE void tvm_ext_helium_copy_strip(const tvm_ext_helium_side_layer *layer, int8_t *restrict strip,
                                               const uint8_t *input, int32_t h, int32_t w)
 {
@@ -108,8 +107,8 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_strip(const tvm_ext_helium_side_layer *l
     "vldrbt.u8 q2, [%[r2]], %[pixel]\n\tvstrb.8 q0, [%[to]], %[row]\n\tvstrb.8 q1, [%[to]], %[row]\n\t"             \
     "vstrb.8 q2, [%[to]], %[last]\n\t"
 
-/* Four windows of three rows, `pitch` bytes apart in the image. pixel_bytes, row_bytes and last (from a copy's last row
- * to the next copy) are constants where it is expanded. */
+/* Copies four windows of three rows, `pitch` bytes apart in the image. pixel_bytes, row_bytes and last_bytes, from a
+ * copy's last row to the next copy, are constants after expansion. */
 #define TVM_EXT_HELIUM_COPY_SHORTS(copies, x, pitch, pixel_bytes, row_bytes, last_bytes)                             \
     do {                                                                                                             \
         const uint8_t *shorts_0 = (x), *shorts_1 = &shorts_0[(pitch)], *shorts_2 = &shorts_1[(pitch)];               \
@@ -124,7 +123,7 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_strip(const tvm_ext_helium_side_layer *l
 
 #endif
 
-/* Rows of a window that are a vector or less, one behind the other; writes up to 16 bytes beyond the copy. */
+/* Copies the rows of a window, each at most a vector, one after the other; writes up to 16 bytes beyond the copy. */
 TVM_EXT_INLINE void tvm_ext_helium_copy_short(const tvm_ext_image *image, const tvm_ext_window *window,
                                               int8_t *restrict copy, const uint8_t *x)
 {
@@ -137,7 +136,7 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_short(const tvm_ext_image *image, const 
     }
 }
 
-/* Four windows inside the image, `pixel_bytes` apart. */
+/* Copies four windows inside the image, `pixel_bytes` apart. */
 TVM_EXT_INLINE void tvm_ext_helium_copy_shorts(const tvm_ext_helium_side_layer *layer, int8_t *restrict copies,
                                                const uint8_t *x, int32_t pixel_bytes)
 {
@@ -157,7 +156,7 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_shorts(const tvm_ext_helium_side_layer *
     }
 }
 
-/* Windows of four pixels, counted through the rows of one image from pixel `first` of row h on, to scratch. */
+/* Copies the windows of four pixels to scratch, counted through the rows of an image from pixel `first` of row h on. */
 TVM_EXT_INLINE void tvm_ext_helium_copy_four(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_patch *patch,
                                              int8_t *restrict copies, const uint8_t *input, int32_t h, int32_t first)
 {
@@ -190,8 +189,8 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_four(const tvm_ext_helium_side_layer *la
     }
 }
 
-/* Output rows [row_begin, row_end) from copies of windows. Groups of four pixels go on from one row to the next where
- * those of the only image lie one behind the other. */
+/* Computes output rows [row_begin, row_end) from copies of windows. Groups of four pixels continue from one row to the
+ * next if there is one image and its rows are contiguous. */
 TVM_EXT_INLINE void tvm_ext_helium_side_copies(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
                                                tvm_ext_helium_patch *patch, const void *input, void *output,
                                                const int8_t *restrict packed, void *scratch, int32_t row_begin,
@@ -215,7 +214,7 @@ TVM_EXT_INLINE void tvm_ext_helium_side_copies(const tvm_ext_helium_side_layer *
     }
 }
 
-/* Four pixels from (h, w) on, `row` the first output element of their row; `top`: the first row of their windows. */
+/* Computes four pixels from (h, w) on. row: the first output element of their row. top: the windows' first row. */
 TVM_EXT_INLINE void tvm_ext_helium_side_four(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
                                              tvm_ext_helium_patch *patch, const uint8_t *input, uint8_t *row,
                                              const int8_t *restrict packed, int8_t *scratch, int32_t h, int32_t w,
@@ -239,7 +238,7 @@ TVM_EXT_INLINE void tvm_ext_helium_side_four(const tvm_ext_helium_side_layer *la
     four(x, row_bytes, &row[w * layer->output.pitch], packed);
 }
 
-/* A tvm_ext_helium_patch, which the function of each layer calls: of one window, or of four as a strip. */
+/* The patch function of a layer, tvm_ext_helium_patch: copies one window, or four windows as a strip. */
 TVM_EXT_INLINE void tvm_ext_helium_side_copy(const tvm_ext_helium_side_layer *layer, int8_t *restrict patch,
                                              const uint8_t *input, int32_t h, int32_t w)
 {
@@ -250,7 +249,7 @@ TVM_EXT_INLINE void tvm_ext_helium_side_copy(const tvm_ext_helium_side_layer *la
     }
 }
 
-/* Output rows [row_begin, row_end) of all images, windows read in place or as strips. */
+/* Computes output rows [row_begin, row_end) of all images, with windows read in place or copied as strips. */
 TVM_EXT_INLINE void tvm_ext_helium_side(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
                                         tvm_ext_helium_patch *patch, const void *input, void *output,
                                         const int8_t *restrict packed, void *scratch, int32_t row_begin,

@@ -1,4 +1,4 @@
-/* Softmax over vectors of quantized elements by Helium, to the bytes of tvm_ext_qsoftmax.h: four elements at a time. */
+/* Softmax over vectors of quantized elements with Helium, four at a time, with the same bytes as tvm_ext_qsoftmax.h. */
 #ifndef TVM_EXT_HELIUM_SOFTMAX_H
 #define TVM_EXT_HELIUM_SOFTMAX_H
 
@@ -9,7 +9,7 @@
 
 #if defined(TVM_EXT_HAS_HELIUM)
 
-/* Largest element of a vector. */
+/* Returns the largest element of a vector. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_softmax_layer *layer, const uint8_t *x)
 {
     int8x16_t elements;
@@ -32,7 +32,7 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_softmax_layer *layer
     return largest;
 }
 
-/* Exponentials of four elements into VALUE, which LOAD widens; the largest of their vector is known. */
+/* Loads four elements with LOAD and sets VALUE to their exponentials, relative to the largest element of the vector. */
 #define TVM_EXT_HELIUM_EXPONENTIALS(LOAD)                                                                            \
     LOAD " %q[places], [%[x]], #4\n\t"                                                                              \
          "vsub.i32 %q[places], %q[largest], %q[places]\n\t"                                                         \
@@ -60,7 +60,7 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_softmax_layer *layer
                        [zero_point] "r"(layer->zero_point), [most] "w"(vdupq_n_s32(layer->high))                      \
                      : "lr", "cc", "memory")
 
-/* Sum of the exponentials of a vector. */
+/* Returns the sum of the exponentials of a vector. */
 TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_softmax_layer *layer, const uint8_t *x, int32_t largest,
                                                   const int32_t *exponential)
 {
@@ -76,7 +76,7 @@ TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_softmax_layer *l
     return (int64_t)((uint64_t)high << 32 | low);
 }
 
-/* All results of a vector, where no product is a tie. */
+/* Computes all results of a vector if no product is a tie. */
 TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_softmax_layer *layer, const uint8_t *x, uint8_t *y,
                                                    int32_t largest, const int32_t *exponential, int32_t factor)
 {
@@ -123,7 +123,7 @@ TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_softmax_layer *
 
 #endif
 
-/* All vectors. exponential: of 0, -1, -2 ... steps of the input. */
+/* Computes all vectors. exponential: table for 0, -1, -2 ... steps of the input. */
 TVM_EXT_INLINE void tvm_ext_helium_softmax(const tvm_ext_softmax_layer *layer, const void *input, void *output,
                                            const int32_t *restrict exponential)
 {
@@ -133,7 +133,7 @@ TVM_EXT_INLINE void tvm_ext_helium_softmax(const tvm_ext_softmax_layer *layer, c
         const int32_t largest = tvm_ext_helium_largest(layer, x);
         const int64_t sum = tvm_ext_helium_softmax_sum(layer, x, largest, exponential);
         const int32_t factor = (int32_t)((layer->steps + (sum / 2)) / sum);
-        /* An exponential has at most 30 trailing zeros, a tie shift - 1. */
+        /* An exponential has at most 30 trailing zeros; a tie needs shift - 1. */
         if (((uint64_t)factor & (((uint64_t)1 << (layer->shift - 31)) - 1u)) != 0) {
             tvm_ext_helium_softmax_results(layer, x, y, largest, exponential, factor);
         } else {

@@ -1,5 +1,5 @@
-/* Squares of 4 x 4 bytes as vectors: copies of four rows, byte by byte in turn, and sums of the four windows of up to
- * 3 x 3 that lie in a square. Helium, or plain C with the same results. */
+/* Vector operations on squares of 4 x 4 bytes: interleaved copies of four rows, and the sums of the four windows of up
+ * to 3 x 3 taps in a square. Helium, or plain C with the same results. */
 #ifndef TVM_EXT_HELIUM_SQUARE_LANES_H
 #define TVM_EXT_HELIUM_SQUARE_LANES_H
 
@@ -11,45 +11,45 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Blocks of eight results in a row: bytes to where words begin, elements to the first result, how many. */
+/* Blocks of eight results in a row: offset of the first word in bytes, offset of the first result, number of blocks. */
 typedef struct {
     int32_t square;
     int32_t element;
     int32_t count;
 } tvm_ext_squares_blocks;
 
-/* Some rows of the channels of a copy. Assembly reads it by offsets and moves it on from channel to channel. */
+/* A few rows of the channels of a copy. The assembly reads the members by offset and advances them between channels. */
 typedef struct {
     const uint8_t *copy;
     uint8_t *y;
-    const int32_t *factors;     /* a start of sums and a multiplier of each channel, a shift where it has its own */
-    const int8_t *weights;      /* of the channel, and a zero */
-    const int8_t *upper_tables; /* places of the weights in both windows of the upper row, and of the lower one */
+    const int32_t *factors;     /* per channel: initial accumulator, multiplier, and shift unless shared */
+    const int8_t *weights;      /* of the channel, followed by a zero */
+    const int8_t *upper_tables; /* indices of the weights in both windows of the upper row, then of the lower one */
     const int8_t *lower_tables;
-    const tvm_ext_squares_blocks *across; /* two squares side by side */
+    const tvm_ext_squares_blocks *across; /* of two squares side by side */
     const tvm_ext_squares_blocks *across_end;
-    const tvm_ext_squares_blocks *down; /* one below the other */
+    const tvm_ext_squares_blocks *down; /* of two squares, one below the other */
     const tvm_ext_squares_blocks *down_end;
     int32_t channels;
     int32_t across_step; /* elements from block to block */
     uint32_t lane[4];
-    uint16_t across_places[8]; /* of results behind their element */
+    uint16_t across_places[8]; /* offsets of results from the element of their block */
     uint16_t down_places[8];
     int32_t down_step;
     int32_t zero_point;
 } tvm_ext_squares_work;
 
-/* Distances of a layer: bytes from a block's second square to the next block's first one, from square to square. */
+/* Distances of a layer in bytes: from a block's second square to the next block's first, and between both squares. */
 typedef struct {
     int32_t next;
     int32_t second;
-    int32_t down; /* both of them, of squares below each other; or 0 where there are none */
-    int32_t taps; /* and a zero */
-    int32_t narrow; /* the shift to the right of all channels, or 0 where each has its own */
+    int32_t down; /* both distances for squares below each other, or 0 if there are none */
+    int32_t taps; /* taps of a window, plus one for the zero */
+    int32_t narrow; /* common right shift of all channels, or 0 if each channel has its own */
 } tvm_ext_squares_distances;
 
-/* Places of the results of two squares in turn: two columns, `column` bytes apart, of a row at `first` and one at
- * `second`, and those of a square `square` bytes further. All are below 2^16. */
+/* Sets the interleaved offsets of the results of two squares: two columns, `column` bytes apart, of a row at `first`
+ * and of a row at `second`; the second square lies `square` bytes further. All offsets are below 2^16. */
 static inline void tvm_ext_squares_places(uint16_t places[8], int32_t first, int32_t second, int32_t column,
                                           int32_t square)
 {
@@ -82,9 +82,9 @@ static inline void tvm_ext_squares_places(uint16_t places[8], int32_t first, int
 #define TVM_EXT_SQUARES_TURN                                                                                         \
     "veor q0, q0, %q[bits]\n\tveor q1, q1, %q[bits]\n\tveor q2, q2, %q[bits]\n\tveor q3, q3, %q[bits]\n\t"
 
-/* `count` times `lanes` bytes of four rows, `pitch` bytes apart: the first bytes of all rows, then the second ones, at
- * places `step` bytes apart. 64 bytes are written each time. The highest bit of each byte is turned over where
- * `turned`. pitch, step and turned are constants where it is inlined. */
+/* Copies `count` times `lanes` bytes of four rows, `pitch` bytes apart, interleaved: the first bytes of all rows, then
+ * the second ones. Targets are `step` bytes apart, and each copy writes 64 bytes. `turned`: the highest bit of each
+ * byte is inverted. pitch, step and turned are constants after inlining. */
 TVM_EXT_INLINE void tvm_ext_squares_copy(uint8_t *target, const uint8_t *const *rows, int32_t count, int32_t lanes,
                                          int32_t pitch, int32_t step, bool turned)
 {
@@ -112,7 +112,7 @@ TVM_EXT_INLINE void tvm_ext_squares_copy(uint8_t *target, const uint8_t *const *
                      : [pitch] "r"(pitch), [step] "i"(step), [n] "r"(count), [lanes] "r"(lanes), [bits] "w"(bits)    \
                      : "q0", "q1", "q2", "q3", "lr", "cc", "memory")
 
-/* The same, two rows further: the first two are the last two of a copy, which may lie at the same place. */
+/* Does the same two rows further down. The first two rows are the last two of the copy `from`, which may be target. */
 TVM_EXT_INLINE void tvm_ext_squares_move_on(uint8_t *target, const uint8_t *from, const uint8_t *const *rows,
                                             int32_t count, int32_t lanes, int32_t pitch, int32_t step, bool turned)
 {
@@ -125,7 +125,7 @@ TVM_EXT_INLINE void tvm_ext_squares_move_on(uint8_t *target, const uint8_t *from
     }
 }
 
-/* Byte `row` of every word of a copy; up to 15 bytes behind it are taken for such words, too. */
+/* Fills byte `row` of every word of a copy. Up to 15 bytes after the copy are treated as further words. */
 static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_t row, int8_t value)
 {
     const int8x16_t values = vdupq_n_s8(value);
@@ -138,8 +138,8 @@ static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_
                      : "lr", "cc", "memory");
 }
 
-/* Two squares of four results each, in turns of loads, products and what is behind them. Sums take high registers:
- * GCC finds too few low ones for operands otherwise. */
+/* Two squares of four results each, with loads, products and the code after them interleaved. The accumulators are in
+ * high registers, because GCC otherwise finds too few low ones for the operands. */
 #define TVM_EXT_SQUARES_BLOCK(next, second, product, lower)                                                          \
     "vldrw.u32 q6, [q4, " next "]!\n\tvmladav.s8 r12, q6, q0\n\tvmladav.s8 r8, q6, q2\n\t"                           \
     "vmladav.s8 r10, q6, q1\n\tvldrw.u32 q7, [q4, " second "]!\n\tvmladav.s8 r6, q6, q3\n\t"                         \
@@ -149,7 +149,7 @@ static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_
     "vadd.i32 q7, q7, r4\n\t" product " q7, q7, r5\n\t" lower "vqadd.s16 q6, q6, r11\n\t"                            \
     "vqmovnb.s16 q6, q6\n\tvstrb.16 q6, [r1, q5]\n\tadd r1, r1, r9\n\t"
 
-/* All blocks of a list from r2 on, up to the end at an offset of the work. */
+/* Runs all blocks of a list from r2 on, up to the end that the work stores at an offset. */
 #define TVM_EXT_SQUARES_BLOCKS(run, loop, end, next, second, product, lower)                                         \
     run ":\n\tldrd r6, r8, [r2], #8\n\tldr r12, [r2], #4\n\tldrd r10, r1, [%[work]]\n\tadd r6, r6, r10\n\t"          \
     "add r1, r1, r8\n\tvldrw.u32 q4, [%[work], #48]\n\tvadd.i32 q4, q4, r6\n\tdls lr, r12\n" loop ":\n\t"            \
@@ -187,7 +187,7 @@ static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_
 #define TVM_EXT_SQUARES_OWN_SHIFT "ldr r3, [r6], #4\n\t"
 #define TVM_EXT_SQUARES_NARROWED "vqrshrnb.s32 q6, q6, %[narrow]\n\tvqrshrnt.s32 q6, q7, %[narrow]\n\t"
 
-/* All results of all channels. far: constants where it is inlined. Shifts are those of doubled products. */
+/* Computes all results of all channels. far: constants after inlining. Shifts are those of doubled products. */
 TVM_EXT_INLINE void tvm_ext_squares_channels(tvm_ext_squares_work *work, const tvm_ext_helium_rescale *rescale,
                                              tvm_ext_squares_distances far)
 {

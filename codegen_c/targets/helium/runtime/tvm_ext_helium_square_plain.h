@@ -1,4 +1,4 @@
-/* Plain C in the place of Helium for squares; tvm_ext_helium_square_lanes.h includes and explains these functions. */
+/* Squares in plain C, in place of Helium; tvm_ext_helium_square_lanes.h includes and documents these functions. */
 #ifndef TVM_EXT_HELIUM_SQUARE_PLAIN_H
 #define TVM_EXT_HELIUM_SQUARE_PLAIN_H
 
@@ -8,7 +8,7 @@
 
 #define TVM_EXT_SQUARES_VECTOR 16 /* bytes of a row */
 
-/* All or the last two bytes of each word from rows [begin, 4); those beyond `lanes` become zeros. */
+/* Writes all bytes, or the last two, of each word from rows [begin, 4). Bytes beyond `lanes` become zeros. */
 static inline void tvm_ext_squares_put(uint8_t *target, const uint8_t *const *rows, int32_t begin, int32_t offset,
                                        int32_t lanes, bool turned)
 {
@@ -48,7 +48,7 @@ static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_
     }
 }
 
-/* Sums of the four windows of the square at `words`. */
+/* Returns the sums of the four windows of the square at `words`. */
 static inline tvm_ext_i32x4 tvm_ext_squares_sums(tvm_ext_words words, const tvm_ext_i8x16 w[4])
 {
     tvm_ext_i32x4 sums = tvm_ext_i32x4_splat(0);
@@ -62,14 +62,14 @@ static inline tvm_ext_i32x4 tvm_ext_squares_sums(tvm_ext_words words, const tvm_
     return sums;
 }
 
-/* The blocks of a list: the second square is `second` bytes behind the first one, the next one `next` behind that. */
+/* Computes the blocks of a list. `second`: bytes from the first to the second square, `next`: to the next block. */
 static inline void tvm_ext_squares_blocks_of(const tvm_ext_squares_work *work, const tvm_ext_helium_rescale *rescale,
                                              const tvm_ext_i8x16 w[4], const tvm_ext_squares_blocks *blocks,
                                              const uint16_t places[8], int32_t step, int32_t next, int32_t second,
                                              int32_t narrow)
 {
     tvm_ext_words at = tvm_ext_words_at(work->copy, blocks->square, work->lane);
-    /* Shifts are those of doubled products where products are doubled. */
+    /* Shifts belong to doubled products if products are doubled. */
     const int32_t doubled = narrow > 0 ? -narrow : work->factors[2];
     const int32_t shift = doubled + (rescale->rounds_twice ? 0 : 1);
     tvm_ext_i16x8 targets;

@@ -1,9 +1,10 @@
-/* Depthwise convolution of quantized images by Helium, two by two results of one channel from a square of 4 x 4 bytes.
+/* Depthwise convolution of quantized images with Helium: 2 x 2 results of one channel from a square of 4 x 4 bytes.
  *
- * A strip is two output rows. The four input rows of a strip are copied: the four bytes of an element's column are one
- * word, and a square is four words, gathered, which hold the windows of two columns of a strip. A group of channels is
- * computed from the first row to the last one before the next group, in tiles of a few strips; rows that the next tile
- * needs again come from the copies, so each channel may be written where it was read. */
+ * A strip is two output rows. The four input rows of a strip are copied so that the four bytes of a column are one
+ * word. A square is four gathered words and holds the windows of two columns of a strip. Each group of channels is
+ * computed from the first row to the last, in tiles of a few strips, before the next group. The next tile takes the
+ * rows that it shares with this one from the copies, so a channel may be written to the memory that it was read from.
+ */
 #ifndef TVM_EXT_HELIUM_SQUARES_H
 #define TVM_EXT_HELIUM_SQUARES_H
 
@@ -12,21 +13,21 @@
 #include "tvm_ext_kernels.h"
 
 #define TVM_EXT_SQUARES_MOST_STRIPS 8
-#define TVM_EXT_SQUARES_TABLE 64 /* bytes of places of the weights in four windows */
+#define TVM_EXT_SQUARES_TABLE 64 /* bytes of the weight indices of four windows */
 
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    int32_t group;     /* channels at once */
+    int32_t group;     /* channels that are computed together */
     int32_t tile_rows; /* output rows of a tile: two for each strip, or one */
-    bool is_narrow;    /* blocks of a tile go down from strip to strip, otherwise along the rows */
-    bool has_down;     /* last columns are computed for two strips at once */
-    int32_t narrow;    /* the shift of all channels, or 0 */
+    bool is_narrow;    /* blocks of a tile follow each other down the strips, otherwise along the rows */
+    bool has_down;     /* the last columns of two strips are computed together */
+    int32_t narrow;    /* common shift of all channels, or 0 */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_squares_layer;
 
-/* The blocks of a tile of so many output rows. */
+/* The blocks of a tile with a given number of output rows. */
 typedef struct {
     int32_t rows;
     int32_t num_across;
@@ -35,8 +36,8 @@ typedef struct {
     tvm_ext_squares_blocks down[2];                                 /* of two columns of two strips */
 } tvm_ext_squares_tile;
 
-/* Copies four rows, `count` times `lanes` bytes; from: a copy two rows higher that holds the first two, or NULL. A
- * function by itself, with registers of its own; compilers call it directly. */
+/* Copies four rows, `count` times `lanes` bytes. from: a copy two rows higher that holds the first two rows, or NULL.
+ * It is a function of its own so that it has all registers; compilers call it directly. */
 typedef void tvm_ext_squares_copied(uint8_t *target, const uint8_t *from, const uint8_t *const *rows, int32_t count,
                                     int32_t lanes);
 
@@ -45,13 +46,13 @@ TVM_EXT_INLINE int32_t tvm_ext_squares_column_bytes(const tvm_ext_helium_squares
     return layer->group * 4;
 }
 
-/* Bytes of the copy of a strip; a square of the last two columns ends with it. */
+/* Returns the bytes of the copy of a strip, which ends with the square of the last two columns. */
 TVM_EXT_INLINE int32_t tvm_ext_squares_copy_bytes(const tvm_ext_helium_squares_layer *layer)
 {
     return (layer->output.columns + 2) * tvm_ext_squares_column_bytes(layer);
 }
 
-/* Bytes from strip to strip: two share a column of padding where there is one on either side. */
+/* Returns the bytes between strips. Two strips share a column of padding if both sides have one. */
 TVM_EXT_INLINE int32_t tvm_ext_squares_strip_bytes(const tvm_ext_helium_squares_layer *layer)
 {
     return tvm_ext_squares_copy_bytes(layer) - (layer->window.left == 1 ? tvm_ext_squares_column_bytes(layer) : 0);
@@ -111,14 +112,15 @@ TVM_EXT_INLINE void tvm_ext_squares_copy_strip(const tvm_ext_helium_squares_laye
     }
 }
 
-/* Bytes from a block's second square to the next block's first one. */
+/* Returns the bytes from a block's second square to the next block's first one. */
 TVM_EXT_INLINE int32_t tvm_ext_squares_next(const tvm_ext_helium_squares_layer *layer)
 {
     const int32_t two = 2 * tvm_ext_squares_column_bytes(layer);
     return layer->is_narrow ? tvm_ext_squares_strip_bytes(layer) - two : two;
 }
 
-/* Blocks of four columns from column w on of strips [0, strips) of equal distance and, behind them, of the last one. */
+/* Adds blocks of four columns from column w on: of strips [0, strips), which are equally far apart, then of the last.
+ */
 TVM_EXT_INLINE int32_t tvm_ext_squares_plan_column(const tvm_ext_helium_squares_layer *layer,
                                                    tvm_ext_squares_blocks *blocks, int32_t num, int32_t w,
                                                    int32_t along, int32_t strips, int32_t last_row, int32_t all)
@@ -144,7 +146,7 @@ TVM_EXT_INLINE int32_t tvm_ext_squares_plan_column(const tvm_ext_helium_squares_
     return num;
 }
 
-/* The blocks of a tile. */
+/* Plans the blocks of a tile. */
 TVM_EXT_INLINE void tvm_ext_squares_plan(const tvm_ext_helium_squares_layer *layer, tvm_ext_squares_tile *tile)
 {
     const int32_t columns = layer->output.columns;
@@ -179,7 +181,7 @@ TVM_EXT_INLINE void tvm_ext_squares_plan(const tvm_ext_helium_squares_layer *lay
     tile->num_across = num;
 }
 
-/* Output rows [row_begin, row_end) of all images. scratch: copies of the strips of a tile, and 64 bytes. */
+/* Computes output rows [row_begin, row_end) of all images. scratch: copies of the strips of a tile, and 64 bytes. */
 TVM_EXT_INLINE void tvm_ext_helium_squares(const tvm_ext_helium_squares_layer *layer, tvm_ext_squares_copied *copied,
                                            const void *input, void *output, const int8_t *restrict weights,
                                            const int32_t *restrict factors, void *scratch, int32_t row_begin,
@@ -208,8 +210,8 @@ TVM_EXT_INLINE void tvm_ext_helium_squares(const tvm_ext_helium_squares_layer *l
     work.down = tile.down;
     work.upper_tables = weights;
 #ifndef TVM_EXT_HAS_HELIUM
-    /* The first tile resets these. Compilers that see all of the loops in plain C, but not that a tile has rows,
-     * would warn of variables without a value. */
+    /* The first tile sets these. Compilers that inline the plain C loops cannot see that a tile has rows and would
+     * warn of uninitialized variables. */
     work.across_end = work.across;
     work.down_end = work.down;
     work.lower_tables = weights;
@@ -241,7 +243,7 @@ TVM_EXT_INLINE void tvm_ext_helium_squares(const tvm_ext_helium_squares_layer *l
                     tvm_ext_squares_places(work.down_places, first - least, second - least, made->pitch, 2 * row_bytes);
                     work.across_end = &tile.across[tile.num_across];
                     work.down_end = &tile.down[tile.num_down];
-                    /* A single row is computed as both. */
+                    /* If only one row is left, the layer computes it twice. */
                     work.lower_tables = &weights[rows > 1 ? TVM_EXT_SQUARES_TABLE / 2 : 0];
                 }
                 work.copy = copy;

@@ -1,10 +1,9 @@
-/* Depthwise convolution of quantized images by Helium, taps in lanes: four columns of one output row, or of two, at a
- * time.
+/* Depthwise convolution of quantized images with Helium, with taps in lanes: four columns of one or two output rows at
+ * a time.
  *
- * Input rows of one or two output rows are copied, four by four: the four bytes of an element's column are one word.
- * Words of a plane (four rows) lie in the order of the image, column after column of `group` channels. A window is then
- * a few words, and a sum takes one instruction for every 16 of their bytes; padding is filled in with the zero point.
- */
+ * The input rows of one or two output rows are copied in planes of four rows: the four bytes of a column are one word.
+ * The words of a plane have the order of the image, column by column of `group` channels. A window is then a few words,
+ * and a sum takes one instruction per 16 of their bytes. Padding is filled with the zero point. */
 #ifndef TVM_EXT_HELIUM_TAPS_H
 #define TVM_EXT_HELIUM_TAPS_H
 
@@ -14,33 +13,33 @@
 #include "tvm_ext_layer.h"
 
 #define TVM_EXT_TAPS_VECTOR 16
-#define TVM_EXT_TAPS_COLUMNS 4 /* of one block of results */
+#define TVM_EXT_TAPS_COLUMNS 4 /* columns of a block of results */
 
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    int32_t rows;         /* output rows at once, 1 or 2 */
-    int32_t packed_rows;  /* for which weights are packed, as many or more */
+    int32_t rows;         /* output rows that are computed together, 1 or 2 */
+    int32_t packed_rows;  /* rows for which the weights are packed, at least `rows` */
     int32_t planes;       /* of four input rows each */
-    int32_t vectors;      /* of weights, for one row of results */
-    int32_t group;        /* channels that are copied at once: 16, or all of fewer */
+    int32_t vectors;      /* vectors of weights for one row of results */
+    int32_t group;        /* channels that are copied together: 16, or all if there are fewer */
     int32_t tile_columns; /* output columns whose windows are copied at once */
-    int32_t copy_columns; /* input columns of a tile, and those that only weights of zero meet */
+    int32_t copy_columns; /* input columns of a tile, including columns that meet zero weights only */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_taps_layer;
 
-/* Where a run of output rows reads and writes. */
+/* Input and output of a run of output rows. */
 typedef struct {
     const uint8_t *image;
-    uint8_t *row;  /* the output row that lies first in memory */
-    int32_t top;   /* the first input row */
-    int32_t count; /* output rows */
-    tvm_ext_i16x8 places; /* of two rows of four columns, behind a column of `row` */
+    uint8_t *row;  /* the output row with the lowest address */
+    int32_t top;   /* index of the first input row */
+    int32_t count; /* number of output rows */
+    tvm_ext_i16x8 places; /* offsets of two rows of four columns from a column of `row` */
 } tvm_ext_helium_strip;
 
-/* Copies 16 bytes of four rows `count` times (tvm_ext_interleave). A function by itself, with registers of its own;
- * compilers call it directly. */
+/* Copies 16 bytes of four rows `count` times (tvm_ext_interleave). It is a function of its own so that it has all
+ * registers; compilers call it directly. */
 typedef void tvm_ext_helium_interleaved(uint8_t *target, const uint8_t *const *rows, const int32_t *steps,
                                         int32_t count);
 
@@ -54,14 +53,14 @@ TVM_EXT_INLINE int32_t tvm_ext_taps_plane_bytes(const tvm_ext_helium_taps_layer 
     return layer->copy_columns * tvm_ext_taps_column_bytes(layer);
 }
 
-/* Bytes of the weights of one channel as they meet the words, for so many output rows at once. */
+/* Returns the bytes of one channel's weights, arranged like the words, for `rows` output rows at once. */
 TVM_EXT_INLINE int32_t tvm_ext_taps_table_bytes(const tvm_ext_helium_taps_layer *layer, int32_t rows)
 {
     return layer->vectors * rows * TVM_EXT_TAPS_VECTOR;
 }
 
-/* Rows [first, first + 4) of a strip's windows, from input column `left` on, channels from `channel` on. padding: 16
- * bytes of the zero point, read where no row is. */
+/* Copies rows [first, first + 4) of a strip's windows, from input column `left` and channel `channel` on. padding: 16
+ * bytes of the zero point, which are read for rows outside the image. */
 TVM_EXT_INLINE void tvm_ext_taps_copy_plane(const tvm_ext_helium_taps_layer *layer,
                                             tvm_ext_helium_interleaved *interleave, const tvm_ext_helium_strip *strip,
                                             uint8_t *plane, const uint8_t *padding, int32_t first, int32_t left,
@@ -106,7 +105,7 @@ TVM_EXT_INLINE void tvm_ext_taps_copy_plane(const tvm_ext_helium_taps_layer *lay
     }
 }
 
-/* Results of `columns` columns of one channel, from y on. words: of the first column. */
+/* Computes `columns` columns of one channel, from y on. words: of the first column. */
 TVM_EXT_INLINE void tvm_ext_taps_channel(const tvm_ext_helium_taps_layer *layer, const tvm_ext_helium_strip *strip,
                                          uint8_t *y, tvm_ext_words words, const int8_t *weights, const int8_t *lanes,
                                          int8_t *table, const int32_t *factors, int32_t columns)
@@ -151,14 +150,14 @@ TVM_EXT_INLINE void tvm_ext_taps_channel(const tvm_ext_helium_taps_layer *layer,
         }
         y += TVM_EXT_TAPS_COLUMNS * layer->output.pitch;
         if (layer->output.columns % TVM_EXT_TAPS_COLUMNS > 0 && columns < TVM_EXT_TAPS_COLUMNS) {
-            const int32_t again = TVM_EXT_TAPS_COLUMNS - columns; /* columns of the block before */
+            const int32_t again = TVM_EXT_TAPS_COLUMNS - columns; /* columns that the block before has computed */
             y -= again * layer->output.pitch;
             words = tvm_ext_words_moved(words, -again * step);
         }
     }
 }
 
-/* All channels of one strip. */
+/* Computes all channels of one strip. */
 TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, tvm_ext_helium_interleaved *interleave,
                                        const tvm_ext_helium_strip *strip, const int8_t *restrict weights,
                                        const int32_t *restrict factors, uint8_t *scratch)
@@ -177,7 +176,7 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
     }
     int8_t *const table = (int8_t *)&scratch[TVM_EXT_TAPS_VECTOR];
     uint8_t *const copy = &scratch[TVM_EXT_TAPS_VECTOR + (layer->vectors > 1 ? table_bytes : 0)];
-    /* A single row, where the weights are packed for two, has a table of its own, and may be computed as both. */
+    /* If weights are packed for two rows, a single row has a table of its own or is computed twice. */
     const int8_t *const lanes = strip->count < layer->packed_rows ? &weights[packed_bytes] : weights;
     const int8_t *const all = &weights[layer->packed_rows * packed_bytes];
     for (int32_t w = 0; w < layer->output.columns; w += layer->tile_columns) {
@@ -185,7 +184,7 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
         const int32_t columns = rest < layer->tile_columns ? rest : layer->tile_columns;
         const int32_t left = (w * window->column_stride) - window->left;
         for (int32_t next = 0; next < channels; next += layer->group) {
-            /* No load reaches beyond a pixel: the last 16 channels are copied whole. */
+            /* No load may reach beyond a pixel, so the last copy takes the last 16 channels, whole. */
             const int32_t channel = next + layer->group <= channels ? next : channels - layer->group;
             const int32_t end = channel + layer->group;
             uint8_t *const y = strip->row;
@@ -203,7 +202,7 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_helium_taps(const tvm_ext_helium_taps_layer *layer, tvm_ext_helium_interleaved *interleave,
                                         const void *input, void *output, const int8_t *restrict weights,
                                         const int32_t *restrict factors, void *scratch, int32_t row_begin,

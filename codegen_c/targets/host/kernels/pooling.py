@@ -1,7 +1,7 @@
-"""Average pooling of a QDQ chain in vectors of 8 sums: 16 channels of one output pixel at a time, two taps at once.
+"""Kernel for quantized average pooling on the host, in vectors of 8 accumulators.
 
-int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C], C in whole vectors, windows without padding. Either rounding,
-where it is by a factor.
+It computes 16 channels of one output pixel at a time, two taps at once. int8 or uint8[N, H, W, C] -> int8 or
+uint8[N, P, Q, C]; C is a multiple of 16, and windows have no padding. Rounding "onnx" or "tflite".
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from codegen_c.targets.host.kernels.products import FACTORS, SUM_INCLUDES, UNIT,
 
 LAYER = "tvm_ext_host_pool2d_layer"
 TAPS_INSTRUCTIONS = 11
-"""Two taps of a unit."""
+"""Modelled instructions of two taps of a unit."""
 
 
 def is_average_by_a_factor(operator: QPool2d, target: Target) -> bool:
-    """it must be an average that is brought to the output's scale by a factor"""
+    """it must be an average that is rescaled to the output by a factor"""
     return operator.method == "average" and operator.has_factor
 
 
@@ -41,7 +41,7 @@ def has_whole_vectors(operator: QPool2d, target: Target) -> bool:
 
 
 def sums_leave_room(operator: QPool2d, target: Target) -> bool:
-    """where the factor is one half or more, sums must be small enough to be scaled up"""
+    """if the factor is one half or more, sums must be small enough to be scaled up"""
     return _rescale(operator).fits(*_bounds(operator))
 
 

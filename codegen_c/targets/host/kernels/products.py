@@ -1,4 +1,7 @@
-"""conv2d and dense layers of a QDQ chain in vectors of 8 sums, with weights of 8 or 4 bits."""
+"""Kernels for quantized convolutions and dense layers on the host, in vectors of 8 accumulators.
+
+Weights have 8 or 4 bits.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +35,17 @@ from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QConv2d, QDense, TensorType, Window
 
-# Sums in vectors of 8: their factors in the order of the lanes, and products of pixels and output channels.
+# Accumulators in vectors of 8: factors in the order of the lanes, and products of pixels and output channels.
 #
-# Activations and weights are 16-bit numbers, whose products are exact; pairs of them are added in 32 bits, modulo
-# 2^32, so no order of adding changes a bit. 16 channels are a unit: two vectors, whose lanes are in the order in
-# which packing them leaves bytes side by side. The loops stand in tvm_ext_host_product.h.
+# Activations and weights are 16-bit numbers with exact products. Pairs of products are added in 32 bits modulo 2^32, so
+# the order of additions does not change a bit. A unit is 16 channels in two vectors; their lanes are ordered so that
+# the pack instructions leave the bytes of the channels in memory order. The loops are in tvm_ext_host_product.h.
 
 UNIT = 16
 MOST_UNITS = 4
-# Numbers of a channel in the table of factors.
+# Numbers per channel in the table of factors.
 NUMBERS = 6
-# Channels of a unit by lane of its two vectors.
+# Channel of each lane in the two vectors of a unit.
 ORDER = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
 SUM_INCLUDES = (
     "tvm_ext_host_rescale.h", "tvm_ext_host_sums.h", "tvm_ext_i32x8.h", "tvm_ext_i32x8_plain.h", "tvm_ext_layer.h",
@@ -50,32 +53,32 @@ SUM_INCLUDES = (
 )  # fmt: skip
 PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
 FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")
-# Modelled instructions: from a unit's sums to its elements, and around a run of elements.
+# Modelled instructions: from the accumulators of a unit to its elements, and around a run of elements.
 FINISH_INSTRUCTIONS = {True: 16, False: 24}
-"""By whether factors are floats."""
+"""Key: True if the factors are floats."""
 RUN_INSTRUCTIONS = 4
-# Further ones for each unit's weights of 4 bits.
+# Additional instructions per unit if weights have 4 bits.
 UNPACK_INSTRUCTIONS = 4
 WEIGHTS_BYTES = {False: 64, True: 16}
-"""Bytes of two elements' weights for a unit: by whether they have 4 bits each, otherwise 16."""
+"""Bytes of the weights of two elements for a unit. Key: True if weights have 4 bits, False if they have 16."""
 
 
 def packed_parameters(*, is_packed: bool) -> tuple[Parameter, Parameter]:
-    """Weights and factors of a layer. is_packed: weights have 4 bits, otherwise 16."""
+    """Return the parameters for weights and factors. is_packed: weights have 4 bits, otherwise 16."""
     return (Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant"), FACTORS)
 
 
 def in_four_bits(weights: Array) -> Array:
-    """int16[..., 2 vectors, 8 lanes, 2] -> uint8[..., 16]: numbers of the first vector in the lower four bits."""
+    """Pack int16[..., 2 vectors, 8 lanes, 2] as uint8[..., 16], the first vector in the lower four bits."""
     low, high = np.moveaxis(weights.reshape(-1, 2, UNIT), 1, 0)
     return pack_pairs(low, high)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LaneRescale(HighWords):
-    """A `Requantize` in vectors of eight sums; every shift of a high word is above 0.
+    """`Requantize` in vectors of eight accumulators; every shift of a high word is above 0.
 
-    ranges: least and most sum of each channel, int64.
+    ranges: least and greatest accumulator of each channel, int64.
     """
 
     ranges: tuple[Array, Array] | None = None
@@ -86,7 +89,7 @@ class LaneRescale(HighWords):
 
     @cached_property
     def floats(self) -> FloatFactors | None:
-        """Floats that give all sums the same elements, where there are any."""
+        """Return float factors that give the same element for every accumulator, or None if there are none."""
         if self.ranges is None:
             return None
         shape = np.broadcast_shapes(self.requantize.mantissa.shape, *(bound.shape for bound in self.ranges))
@@ -94,7 +97,7 @@ class LaneRescale(HighWords):
         return FloatFactors.of(self.requantize, low, high)
 
     def fits(self, low: Array, high: Array) -> bool:
-        """True where sums from low to high can be scaled up, and halves of the second rounding leave them room."""
+        """Return True if accumulators from low to high can be scaled up without overflow, both roundings included."""
         if not self.is_twice:
             return super().fits(low, high)
         shift = -self.factors()[1]
@@ -102,10 +105,10 @@ class LaneRescale(HighWords):
         return bool((shift > 0).all()) and largest + (1 << (int(shift.max()) - 1)) < 1 << 31
 
     def table(self, start: Array) -> Array:
-        """int32[units, 6, 16]: starts, multipliers, halves, shifts, and the bits of factors and offsets as floats, by
-        lane; 0 behind the last channel, shifts 1.
+        """Return the table of factors by lane, int32[units, 6, 16].
 
-        start: int64[K], taken modulo 2^32.
+        Rows: initial accumulators, multipliers, halves, shifts, and the bits of float factors and offsets. Lanes after
+        the last channel are 0, and their shifts 1. start: int64[K], taken modulo 2^32.
         """
         multiplier, negative = self.factors()
         shift = -negative.astype(np.int64)
@@ -121,11 +124,11 @@ class LaneRescale(HighWords):
 
     @property
     def finish_instructions(self) -> int:
-        """Modelled instructions from a unit's sums to its elements."""
+        """Return the modelled instructions from the accumulators of a unit to its elements."""
         return FINISH_INSTRUCTIONS[self.floats is not None]
 
     def members(self) -> dict[str, Value]:
-        """A `tvm_ext_host_rescale`."""
+        """Return the members of a `tvm_ext_host_rescale`."""
         finish = self.requantize
         members: dict[str, Value] = {"rounds_twice": True} if self.is_twice else {}
         members |= {"has_ties": True} if self.halves_even else {}
@@ -137,10 +140,10 @@ class LaneRescale(HighWords):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PixelProduct:
-    """`runs` runs of `length` elements each times `channels` channels.
+    """Products of `runs` runs of `length` elements each with the weights of `channels` channels.
 
-    is_widened: elements are read as 16-bit numbers; is_unsigned: those of 8 bits are uint8. is_packed: weights have 4
-    bits, otherwise 16.
+    is_widened: elements are read as 16-bit numbers. is_unsigned: elements of 8 bits are uint8. is_packed: weights have
+    4 bits, otherwise 16.
     """
 
     runs: int
@@ -153,12 +156,12 @@ class PixelProduct:
 
     @property
     def units(self) -> int:
-        """Units side by side: as many in each block as in any other, but for the last."""
+        """Return the units of a block: the same in every block, except that the last may have fewer."""
         total = -(-self.channels // UNIT)
         return -(-total // -(-total // MOST_UNITS))
 
     def members(self) -> dict[str, Value]:
-        """A `tvm_ext_host_product`."""
+        """Return the members of a `tvm_ext_host_product`."""
         return {
             "runs": self.runs, "length": self.length, "channels": self.channels, "units": self.units,
             "is_widened": self.is_widened, "is_unsigned": self.is_unsigned, "is_packed": self.is_packed,
@@ -166,7 +169,7 @@ class PixelProduct:
         }  # fmt: skip
 
     def pack(self, weight: Array) -> Array:
-        """int8[K, ...] -> int16 or 4 bits, block after block of units: [runs][pairs][units][16 lanes][2]."""
+        """Pack int8[K, ...] as int16 or 4 bits, block by block of units: [runs][pairs][units][16 lanes][2]."""
         flat = weight.reshape(self.channels, self.runs, self.length)
         full = np.zeros((-(-self.channels // UNIT) * UNIT, self.runs, -(-self.length // 2) * 2), dtype=np.int16)
         full[: self.channels, :, : self.length] = flat
@@ -176,12 +179,12 @@ class PixelProduct:
         return in_four_bits(packed) if self.is_packed else packed
 
     def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
-        """Packed weights, and the table of starts and factors."""
+        """Return the packed weights, and the table of initial accumulators and factors."""
         return (("weights", self.pack(weight)), ("factors", self.rescale.table(start)))
 
     @property
     def instructions(self) -> int:
-        """Modelled instructions of one pixel."""
+        """Return the modelled instructions of one pixel."""
         units = -(-self.channels // UNIT)
         blocks, pairs = -(-units // self.units), self.runs * -(-self.length // 2)
         reading = blocks * (pairs * (1 if self.is_widened else 2) + self.runs * RUN_INSTRUCTIONS)
@@ -189,10 +192,11 @@ class PixelProduct:
         return reading + units * (pairs * products + self.rescale.finish_instructions)
 
 
-# conv2d of a QDQ chain in vectors of 8 sums: one output pixel by up to 64 channels at a time.
+# Quantized convolution on the host, in vectors of 8 accumulators: up to 64 channels of one output pixel at a time.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32, modulo 2^32. Rows that
-# windows read are copied to scratch as 16-bit numbers, padding filled in with the zero point. Either rounding.
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], int32 accumulators modulo 2^32. The rows
+# that windows read are copied to scratch as 16-bit numbers, with the zero point as padding. Rounding "onnx" or
+# "tflite".
 
 LAYER = "tvm_ext_host_conv2d_layer"
 LOOPS = Loops(
@@ -200,7 +204,7 @@ LOOPS = Loops(
     accumulation="products with r, s, c ascending in pairs, modulo 2^32",
 )  # fmt: skip
 STORED_AT_ONCE = 16
-"""Numbers that copies of rows store at once."""
+"""16-bit numbers that the copy of a row stores at once."""
 
 
 def has_no_groups(operator: QConv2d, target: Target) -> bool:
@@ -216,14 +220,14 @@ sums_leave_room = room_for_sums(rescale, qconv2d.bounds, least_factor="one half"
 
 
 def start(operator: QConv2d) -> Array:
-    """int64[K]: bias less the zero point times all weights, as padding is read like the input."""
+    """Return int64[K]: the bias minus the zero point times all weights, because padding is read like the input."""
     zero_point = quantization(operator.inputs[0]).zero_point
     taps = operator.weight.reshape(operator.weight.shape[0], -1).astype(np.int64)
     return operator.bias.astype(np.int64) - zero_point * taps.sum(axis=1)
 
 
 def row_numbers(window: Window, source: TensorType, pitch: int) -> int:
-    """16-bit numbers of a row with its padding, whose pixels lie `pitch` apart."""
+    """Return the 16-bit numbers of a row with its padding; pixels lie `pitch` numbers apart."""
     return (window.padding[1] + source.shape[2] + window.padding[3]) * pitch
 
 
@@ -260,7 +264,7 @@ QCONV2D = CONVOLUTION.kernel(
         constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
-# Weights of 4 bits: the loops take bytes apart.
+# With weights of 4 bits the loops unpack two weights from each byte.
 QCONV2D_PACKED = CONVOLUTION.kernel(
     Family(
         name="qconv2d_packed_host",
@@ -270,10 +274,10 @@ QCONV2D_PACKED = CONVOLUTION.kernel(
 )
 
 
-# Dense layer of a QDQ chain in vectors of 8 sums: one vector by up to 64 output channels at a time.
+# Quantized dense layer on the host, in vectors of 8 accumulators: up to 64 output channels of one vector at a time.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32, modulo 2^32. Vectors are pixels that are
-# read in place. Layers that come or go by rows are portable C's. Either rounding.
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators modulo 2^32. The vectors are read in
+# place, like pixels. Portable C computes layers whose input or output comes in rows. Rounding "onnx" or "tflite".
 
 
 def _rescale(operator: QDense) -> LaneRescale:
@@ -317,9 +321,9 @@ QDENSE = DenseKernel(name="qdense_host", layer=dense_layer, has_rows=lambda _: F
 )
 
 
-# Dense layer of a QDQ chain whose weights have 4 bits each, in vectors of 8 sums: py, taking bytes apart.
+# The same dense layer with weights of 4 bits: the loops unpack two weights from each byte.
 #
-# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32, modulo 2^32.
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators modulo 2^32.
 
 QDENSE_PACKED = DenseKernel(name="qdense_packed_host", layer=dense_layer).packed(
     (*QDENSE_PACKED_CONSTRAINTS, qdense_sums_leave_room)

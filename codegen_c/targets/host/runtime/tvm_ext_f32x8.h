@@ -1,5 +1,6 @@
-/* Vectors of 8 floats for generated kernels: AVX2 with FMA, plain C everywhere else.
- * Each lane computes the same as a single float (TVM_EXT_FMA included), so both give the same results. */
+/* Vectors of 8 floats for generated kernels: AVX2 with FMA, or plain C without them.
+ * Each lane computes exactly what a single float computes, TVM_EXT_FMA included, so both forms give the same results.
+ */
 #ifndef TVM_EXT_F32X8_H
 #define TVM_EXT_F32X8_H
 
@@ -25,13 +26,13 @@ static inline void tvm_ext_f32x8_store(float *target, tvm_ext_f32x8 value)
 
 #define TVM_EXT_F32X8_HAS_PARTS
 
-/* All bits of the first `count` lanes. */
+/* Returns a mask of the first `count` lanes. */
 static inline __m256i tvm_ext_f32x8_first(int32_t count)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-/* The first `count` lanes, and 0. */
+/* Loads the first `count` lanes; the others become 0. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_load_part(const float *source, int32_t count)
 {
     return _mm256_maskload_ps(source, tvm_ext_f32x8_first(count));
@@ -62,31 +63,31 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_multiply(tvm_ext_f32x8 a, tvm_ext_f32x
     return _mm256_mul_ps(a, b);
 }
 
-/* a < b ? b : a, which keeps a NaN of a. */
+/* Returns a < b ? b : a in each lane, which keeps a NaN in a. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_maximum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
 {
     return _mm256_max_ps(b, a);
 }
 
-/* b < a ? b : a, which keeps a NaN of a. */
+/* Returns b < a ? b : a in each lane, which keeps a NaN in a. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_minimum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
 {
     return _mm256_min_ps(b, a);
 }
 
-/* a * b + c. */
+/* Returns a * b + c. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_fma(tvm_ext_f32x8 a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
 
-/* a * b + c with one a for all lanes. */
+/* Returns a * b + c with the same a in all lanes. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
 {
     return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c);
 }
 
-/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+/* Returns a * 2^n, where n is in the lowest bits of the float `power`: they are added to the exponent. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_times_power(tvm_ext_f32x8 a, tvm_ext_f32x8 power)
 {
     const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(power), 23);
@@ -151,7 +152,7 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_multiply(tvm_ext_f32x8 a, tvm_ext_f32x
     return result;
 }
 
-/* a < b ? b : a, which keeps a NaN of a. */
+/* Returns a < b ? b : a in each lane, which keeps a NaN in a. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_maximum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
 {
     tvm_ext_f32x8 result;
@@ -161,7 +162,7 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_maximum(tvm_ext_f32x8 a, tvm_ext_f32x8
     return result;
 }
 
-/* b < a ? b : a, which keeps a NaN of a. */
+/* Returns b < a ? b : a in each lane, which keeps a NaN in a. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_minimum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
 {
     tvm_ext_f32x8 result;
@@ -171,7 +172,7 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_minimum(tvm_ext_f32x8 a, tvm_ext_f32x8
     return result;
 }
 
-/* a * b + c. */
+/* Returns a * b + c. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_fma(tvm_ext_f32x8 a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
 {
     tvm_ext_f32x8 result;
@@ -181,7 +182,7 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_fma(tvm_ext_f32x8 a, tvm_ext_f32x8 b, 
     return result;
 }
 
-/* a * b + c with one a for all lanes. */
+/* Returns a * b + c with the same a in all lanes. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
 {
     tvm_ext_f32x8 result;
@@ -191,7 +192,7 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ex
     return result;
 }
 
-/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+/* Returns a * 2^n, where n is in the lowest bits of the float `power`: they are added to the exponent. */
 static inline tvm_ext_f32x8 tvm_ext_f32x8_times_power(tvm_ext_f32x8 a, tvm_ext_f32x8 power)
 {
     uint32_t bits[8];

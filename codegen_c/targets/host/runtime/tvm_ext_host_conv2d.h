@@ -1,4 +1,4 @@
-/* Convolution and dense layers of quantized images in vectors of 8 sums, by pixels. */
+/* Convolutions and dense layers on quantized images, pixel by pixel, in vectors of 8 accumulators. */
 #ifndef TVM_EXT_HOST_CONV2D_H
 #define TVM_EXT_HOST_CONV2D_H
 
@@ -12,7 +12,7 @@ typedef struct {
     tvm_ext_host_product product;
 } tvm_ext_host_conv2d_layer;
 
-/* Output rows [row_begin, row_end) of all images, from copies of the rows that their windows read. */
+/* Computes output rows [row_begin, row_end) of all images from copies of the input rows that their windows read. */
 TVM_EXT_INLINE void tvm_ext_host_conv2d(const tvm_ext_host_conv2d_layer *layer, const void *input, void *output,
                                         const void *restrict weights, const int32_t *restrict factors, void *scratch,
                                         int32_t row_begin, int32_t row_end)
@@ -36,7 +36,7 @@ TVM_EXT_INLINE void tvm_ext_host_conv2d(const tvm_ext_host_conv2d_layer *layer, 
     }
 }
 
-/* Vectors of input.channels elements, which are the pixels of one row and are read in place. */
+/* Computes a dense layer. Its vectors of input.channels elements are the pixels of one row and are read in place. */
 TVM_EXT_INLINE void tvm_ext_host_vectors(const tvm_ext_host_conv2d_layer *layer, const void *input, void *output,
                                          const void *restrict weights, const int32_t *restrict factors)
 {

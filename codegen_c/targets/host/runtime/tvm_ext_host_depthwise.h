@@ -1,4 +1,4 @@
-/* Depthwise convolution of quantized images in vectors of 8 sums, by rows: 16 channels of a pixel, two taps at once. */
+/* Depthwise convolution of quantized images in vectors of 8 accumulators: 16 channels of a pixel, two taps at once. */
 #ifndef TVM_EXT_HOST_DEPTHWISE_H
 #define TVM_EXT_HOST_DEPTHWISE_H
 
@@ -12,11 +12,11 @@ typedef struct {
     tvm_ext_host_rescale rescale;
 } tvm_ext_host_depthwise_layer;
 
-/* All pixels of an output row, from copies of the rows that its windows read. */
+/* Computes all pixels of an output row from copies of the input rows that its windows read. */
 typedef void tvm_ext_host_depthwise_row(const uint8_t *restrict rows, uint8_t *y, const void *restrict weights,
                                         const int32_t *restrict factors);
 
-/* Adds the products of two taps to the sums of 16 channels. weights: of both taps in turn. */
+/* Adds the products of two taps to the accumulators of 16 channels. weights: of both taps, interleaved. */
 TVM_EXT_INLINE void tvm_ext_host_add_taps(tvm_ext_host_sums *sums, const uint8_t *first, const uint8_t *second,
                                           bool is_unsigned, tvm_ext_host_weights weights)
 {
@@ -25,7 +25,7 @@ TVM_EXT_INLINE void tvm_ext_host_add_taps(tvm_ext_host_sums *sums, const uint8_t
     tvm_ext_host_add(sums, tvm_ext_i16x16_low_turns(a, b), tvm_ext_i16x16_high_turns(a, b), weights);
 }
 
-/* Output rows [row_begin, row_end) of all images. scratch: room for the rows, and for a vector less an element. */
+/* Computes output rows [row_begin, row_end) of all images. scratch: space for the rows and 15 more elements. */
 TVM_EXT_INLINE void tvm_ext_host_depthwise(const tvm_ext_host_depthwise_layer *layer, tvm_ext_host_depthwise_row *row,
                                            const void *input, void *output, const void *restrict weights,
                                            const int32_t *restrict factors, uint8_t *scratch, int32_t row_begin,

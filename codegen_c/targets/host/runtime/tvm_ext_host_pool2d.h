@@ -1,17 +1,17 @@
-/* Averages of windows over quantized images in vectors of 8 sums: 16 channels of one output pixel, two taps at once. */
+/* Average pooling of quantized images in vectors of 8 accumulators: 16 channels of a pixel, two taps at once. */
 #ifndef TVM_EXT_HOST_POOL2D_H
 #define TVM_EXT_HOST_POOL2D_H
 
 #include "tvm_ext_host_rescale.h"
 
 typedef struct {
-    tvm_ext_image input; /* channels: whole units */
+    tvm_ext_image input; /* channels: a multiple of 16 */
     tvm_ext_image output;
     tvm_ext_window window; /* without padding */
     tvm_ext_host_rescale rescale;
 } tvm_ext_host_pool2d_layer;
 
-/* Adds the elements of a row of taps to the sums of 16 channels. */
+/* Adds the elements of a row of taps to the accumulators of 16 channels. */
 TVM_EXT_INLINE void tvm_ext_host_pool2d_add(const tvm_ext_host_pool2d_layer *layer, tvm_ext_host_sums *sums,
                                             const uint8_t *source)
 {
@@ -26,7 +26,7 @@ TVM_EXT_INLINE void tvm_ext_host_pool2d_add(const tvm_ext_host_pool2d_layer *lay
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_host_pool2d(const tvm_ext_host_pool2d_layer *layer, const void *input, void *output,
                                         const int32_t *restrict factors, int32_t row_begin, int32_t row_end)
 {

@@ -1,24 +1,24 @@
-/* Products of pixels and output channels in vectors of 8 sums: one pixel by up to 64 channels at a time.
+/* Products of pixels and output channels in vectors of 8 accumulators: up to 64 channels of one pixel at a time.
  *
- * Weights are numbers of 16 or of 4 bits, for each block of units of 16 channels: [runs][pairs of elements][units]
- * [vectors][channels][2], with 0 behind the last element of a run of an odd length. */
+ * Weights have 16 or 4 bits. For each block of units of 16 channels their order is [runs][pairs of elements][units]
+ * [vectors][channels][2]. A run of odd length ends with a weight 0. */
 #ifndef TVM_EXT_HOST_PRODUCT_H
 #define TVM_EXT_HOST_PRODUCT_H
 
 #include "tvm_ext_host_rescale.h"
 
 typedef struct {
-    int32_t runs;     /* of elements side by side in a pixel's window */
+    int32_t runs;     /* runs of contiguous elements in a pixel's window */
     int32_t length;   /* elements of a run */
-    int32_t channels; /* of the output */
-    int32_t units;    /* of 16 channels that are computed side by side, up to 4 */
+    int32_t channels; /* output channels */
+    int32_t units;    /* units of 16 channels that are computed together, up to 4 */
     bool is_widened;  /* elements have 16 bits, otherwise 8 */
-    bool is_unsigned; /* those of 8 bits: uint8, otherwise int8 */
+    bool is_unsigned; /* elements of 8 bits are uint8, otherwise int8 */
     bool is_packed;   /* weights have 4 bits, otherwise 16 */
     tvm_ext_host_rescale rescale;
 } tvm_ext_host_product;
 
-/* Adds the products of a pair of elements to the sums of up to 4 units. */
+/* Adds the products of a pair of elements to the accumulators of up to 4 units. */
 TVM_EXT_INLINE void tvm_ext_host_add_pair(const tvm_ext_host_product *product, tvm_ext_host_sums *sums,
                                           tvm_ext_i16x16 pair, const uint8_t *weights, int32_t units)
 {
@@ -36,14 +36,14 @@ TVM_EXT_INLINE void tvm_ext_host_add_pair(const tvm_ext_host_product *product, t
     }
 }
 
-/* Elements i and i + 1 behind a place. */
+/* Returns elements i and i + 1 from `place` on. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_pair(const tvm_ext_host_product *product, const void *place, int32_t i)
 {
     return product->is_widened ? tvm_ext_i16x16_pair(&((const int16_t *)place)[i])
                                : tvm_ext_i16x16_pair_of_bytes(&((const uint8_t *)place)[i], product->is_unsigned);
 }
 
-/* Element i behind a place, and 0. */
+/* Returns element i from `place` on, paired with 0. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_single(const tvm_ext_host_product *product, const void *place, int32_t i)
 {
     if (product->is_widened) {
@@ -53,7 +53,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_single(const tvm_ext_host_product *pr
                                                       : (int32_t)((const int8_t *)place)[i]);
 }
 
-/* Adds the products of up to 32 pairs of elements to the sums of up to 4 units. */
+/* Adds the products of up to 32 pairs of elements to the accumulators of up to 4 units. */
 TVM_EXT_INLINE void tvm_ext_host_add_pairs(const tvm_ext_host_product *product, tvm_ext_host_sums *sums,
                                            const void *place, int32_t first, int32_t end, const uint8_t *weights,
                                            int32_t units)
@@ -66,8 +66,8 @@ TVM_EXT_INLINE void tvm_ext_host_add_pairs(const tvm_ext_host_product *product, 
     }
 }
 
-/* Adds the products of a run of elements to the sums of up to 4 units; returns the weights behind its own. `at_once`:
- * elements whose products stand side by side in code. */
+/* Adds the products of a run of elements to the accumulators of up to 4 units. Returns the weights after those of the
+ * run. at_once: elements whose products are unrolled. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_host_add_run(const tvm_ext_host_product *product, tvm_ext_host_sums *sums,
                                                    const void *place, const uint8_t *weights, int32_t units,
                                                    int32_t at_once)
@@ -88,7 +88,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_add_run(const tvm_ext_host_product *p
     return weights;
 }
 
-/* Sums of up to 4 units as they begin. */
+/* Sets the accumulators of up to 4 units to their initial values. */
 TVM_EXT_INLINE void tvm_ext_host_begin_units(tvm_ext_host_sums *sums, const int32_t *factors, int32_t units)
 {
     sums[0] = tvm_ext_host_begin(factors);
@@ -103,7 +103,7 @@ TVM_EXT_INLINE void tvm_ext_host_begin_units(tvm_ext_host_sums *sums, const int3
     }
 }
 
-/* Sums of up to 4 units as zeros. */
+/* Sets the accumulators of up to 4 units to zero. */
 TVM_EXT_INLINE void tvm_ext_host_clear_units(tvm_ext_host_sums *sums, int32_t units)
 {
     const tvm_ext_host_sums none = {tvm_ext_i32x8_splat(0), tvm_ext_i32x8_splat(0)};
@@ -125,7 +125,7 @@ TVM_EXT_INLINE void tvm_ext_host_store(int32_t *target, tvm_ext_host_sums sums)
     tvm_ext_i32x8_store(&target[8], sums.high);
 }
 
-/* Stores the sums of up to 4 units as they are. */
+/* Stores the accumulators of up to 4 units without rescaling. */
 TVM_EXT_INLINE void tvm_ext_host_store_units(int32_t *restrict target, const tvm_ext_host_sums *sums, int32_t units)
 {
     tvm_ext_host_store(target, sums[0]);
@@ -140,7 +140,7 @@ TVM_EXT_INLINE void tvm_ext_host_store_units(int32_t *restrict target, const tvm
     }
 }
 
-/* The first `count` elements of up to 4 units. */
+/* Rescales and stores the first `count` elements of up to 4 units. */
 TVM_EXT_INLINE void tvm_ext_host_end_units(const tvm_ext_host_rescale *rescale, uint8_t *target,
                                            const tvm_ext_host_sums *sums, const int32_t *factors, int32_t units,
                                            int32_t count)
@@ -160,10 +160,10 @@ TVM_EXT_INLINE void tvm_ext_host_end_units(const tvm_ext_host_rescale *rescale, 
     }
 }
 
-/* `units` units from one on: `count` elements of a pixel, the last of which may be no whole unit.
+/* Computes `count` elements of a pixel in `units` units; the last unit may be incomplete. Returns the next weights.
  *
- * place, run_step: the first element of the pixel's window, and elements from one run to the next, in runs that `turn`
- * of them follow each other before `turn_step` elements lie between. */
+ * place: the first element of the pixel's window. Runs come in groups of `turn`: run_step is the distance in elements
+ * between two runs of a group, turn_step the distance between two groups. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_host_block(const tvm_ext_host_product *product, const void *place,
                                                  int32_t run_step, int32_t turn, int32_t turn_step, uint8_t *target,
                                                  const uint8_t *weights, const int32_t *factors, int32_t units,
@@ -182,7 +182,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_block(const tvm_ext_host_product *pro
     return weights;
 }
 
-/* All channels of a pixel. */
+/* Computes all channels of a pixel. */
 TVM_EXT_INLINE void tvm_ext_host_pixel(const tvm_ext_host_product *product, const void *place, int32_t run_step,
                                        int32_t turn, int32_t turn_step, uint8_t *target, const void *restrict weights,
                                        const int32_t *restrict factors)

@@ -1,8 +1,8 @@
-/* Sums and differences of two quantized images in vectors: 16 elements at a time, rounded once.
+/* Sums and differences of two quantized images, 16 elements at a time, rounded once.
  *
- * A factor is high * 2^16 + low, so that its products with elements are exact in 16 bits by 16. Sums of products of the
- * high parts, and what sums of the low ones carry into them, are shifted and rounded once; no sum lies halfway between
- * two results. */
+ * A factor is split into high * 2^16 + low, so that its products with elements are exact products of 16 by 16 bits. The
+ * sum of the high products plus the carry from the low products is shifted and rounded once. The compiler uses this
+ * kernel only if no sum lies halfway between two results. */
 #ifndef TVM_EXT_HOST_QBINARY_H
 #define TVM_EXT_HOST_QBINARY_H
 
@@ -11,11 +11,11 @@
 
 typedef struct {
     tvm_ext_qbinary_layer layer;
-    int16_t high[2]; /* of the factors of both elements */
+    int16_t high[2]; /* upper halves of the factors of both elements */
     int16_t low[2];
 } tvm_ext_host_qbinary_layer;
 
-/* Results of 8 pairs of elements, without the zero point. */
+/* Returns the results of 8 pairs of elements, without the zero point. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_sum_of_pairs(const tvm_ext_host_qbinary_layer *layer, tvm_ext_i16x16 pairs)
 {
     const int32_t shift = layer->layer.function.shift - 16;
@@ -25,7 +25,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_sum_of_pairs(const tvm_ext_host_qbinar
     return tvm_ext_i32x8_shifted_down(tvm_ext_i32x8_add(high, tvm_ext_i32x8_shifted_down(low, 16)), shift);
 }
 
-/* `length` elements that lie side by side. */
+/* Computes `length` contiguous elements. */
 TVM_EXT_INLINE void tvm_ext_host_qbinary_run(const tvm_ext_host_qbinary_layer *layer, const uint8_t *first,
                                              const uint8_t *second, uint8_t *output, int32_t length)
 {
@@ -50,7 +50,7 @@ TVM_EXT_INLINE void tvm_ext_host_qbinary_run(const tvm_ext_host_qbinary_layer *l
     }
 }
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image, row by row, or pixel by pixel if pixels have gaps. */
 TVM_EXT_INLINE void tvm_ext_host_qbinary(const tvm_ext_host_qbinary_layer *layer, const void *first, const void *second,
                                          void *output, int32_t row_begin, int32_t row_end)
 {

@@ -1,33 +1,34 @@
-/* From 16 sums to 16 elements, in vectors of 8: a factor for each sum, then the zero point, then limits. */
+/* Requantization of 16 accumulators in vectors of 8: a factor for each accumulator, the zero point, then the limits. */
 #ifndef TVM_EXT_HOST_RESCALE_H
 #define TVM_EXT_HOST_RESCALE_H
 
 #include "tvm_ext_host_sums.h"
 
-/* Numbers of a channel in a table of factors: start of sums, multiplier, half, shift, and the bits of a factor and an
- * offset as floats that give all sums the same elements. Those of 16 channels follow each other. */
+/* Numbers per channel in a table of factors: initial accumulator, multiplier, half, shift, and the bits of a float
+ * factor and a float offset that give the same element for every accumulator. The same numbers of 16 channels are
+ * adjacent. */
 #define TVM_EXT_HOST_NUMBERS 6
 #define TVM_EXT_HOST_FACTORS (TVM_EXT_HOST_NUMBERS * TVM_EXT_HOST_UNIT)
 
 typedef struct {
-    bool rounds_twice;  /* as TensorFlow Lite does; otherwise once, halves to even */
-    bool has_ties;      /* some sum may lie halfway between two results */
-    bool has_floats;    /* the table's floats may be taken instead of its integers */
-    bool is_unsigned;   /* elements are uint8, otherwise int8 */
-    int32_t left_shift; /* by which sums are scaled up first, so that every shift is above 0 */
+    bool rounds_twice; /* as TensorFlow Lite does; otherwise once, halves to even */
+    bool has_ties; /* an accumulator may lie halfway between two results */
+    bool has_floats; /* the floats of the table may replace its integers */
+    bool is_unsigned; /* elements are uint8, otherwise int8 */
+    int32_t left_shift; /* scales accumulators up first, so that every shift is above 0 */
     int32_t zero_point;
     int32_t low;
     int32_t high;
 } tvm_ext_host_rescale;
 
-/* Sums as they begin. */
+/* Returns the initial accumulators. */
 TVM_EXT_INLINE tvm_ext_host_sums tvm_ext_host_begin(const int32_t *factors)
 {
     const tvm_ext_host_sums sums = {tvm_ext_i32x8_load(factors), tvm_ext_i32x8_load(&factors[8])};
     return sums;
 }
 
-/* Results of eight sums, without the zero point. factors: those of the unit, from the vector's first one on. */
+/* Returns the results of eight accumulators, without the zero point. factors: of the unit, from the vector's first. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_rescaled(const tvm_ext_host_rescale *rescale, tvm_ext_i32x8 sums,
                                                    const int32_t *factors)
 {
@@ -40,7 +41,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_rescaled(const tvm_ext_host_rescale *r
     return tvm_ext_i32x8_scaled(value, &factors[TVM_EXT_HOST_UNIT], half, shift, rescale->has_ties);
 }
 
-/* 16 elements of a unit. */
+/* Stores the 16 elements of a unit. */
 TVM_EXT_INLINE void tvm_ext_host_elements(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_host_sums sums,
                                           const int32_t *factors)
 {
@@ -59,7 +60,7 @@ TVM_EXT_INLINE void tvm_ext_host_elements(const tvm_ext_host_rescale *rescale, u
                               rescale->high, rescale->is_unsigned);
 }
 
-/* The first `count` elements of a unit. */
+/* Stores the first `count` elements of a unit. */
 TVM_EXT_INLINE void tvm_ext_host_end(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_host_sums sums,
                                      const int32_t *factors, int32_t count)
 {

@@ -1,15 +1,15 @@
-/* Rows of a quantized image that the windows of an output row read, copied with their padding as 16-bit numbers. */
+/* Copies of the input rows that the windows of an output row read, with padding, as 16-bit numbers. */
 #ifndef TVM_EXT_HOST_ROWS_H
 #define TVM_EXT_HOST_ROWS_H
 
 #include "tvm_ext_i32x8.h"
 
-/* Numbers that are stored at once, so that up to one fewer of them lie behind the last element of a copy. */
+/* Numbers that are stored at once. A copy therefore writes up to 15 numbers after its last element. */
 #define TVM_EXT_HOST_STORED 16
 /* Bytes that are copied at once. */
 #define TVM_EXT_HOST_COPIED 32
 
-/* Elements i to i + 15 of `count` elements of 8 bits, with zeros behind the last one. */
+/* Returns elements i to i + 15 of `count` elements of 8 bits, with zeros after the last one. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_widened(const uint8_t *source, int32_t i, int32_t count, bool is_unsigned)
 {
     if (i + TVM_EXT_HOST_STORED <= count) {
@@ -29,7 +29,7 @@ TVM_EXT_INLINE void tvm_ext_host_widen(int16_t *restrict target, const uint8_t *
     }
 }
 
-/* Writes a number `count` times, in whole vectors. */
+/* Writes `value` `count` times, in whole vectors. */
 TVM_EXT_INLINE void tvm_ext_host_fill(int16_t *restrict target, int32_t value, int32_t count)
 {
     for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
@@ -37,14 +37,14 @@ TVM_EXT_INLINE void tvm_ext_host_fill(int16_t *restrict target, int32_t value, i
     }
 }
 
-/* Columns of a copied row. */
+/* Returns the columns of a copied row. */
 TVM_EXT_INLINE int32_t tvm_ext_host_row_columns(const tvm_ext_image *image, const tvm_ext_window *window)
 {
     return window->left + image->columns + window->right;
 }
 
-/* Copies bytes, also to a place before their own, `distance` or more away: by vectors, as compilers turn other copies
- * into loops of eight bytes each. */
+/* Copies bytes; the target may lie `distance` bytes before the source and overlap it. It uses vectors, because
+ * compilers turn other overlapping copies into loops of eight bytes each. */
 TVM_EXT_INLINE void tvm_ext_host_copy_row(uint8_t *target, const uint8_t *source, int32_t bytes, int32_t distance)
 {
     const int32_t last = bytes - TVM_EXT_HOST_COPIED;
@@ -59,8 +59,8 @@ TVM_EXT_INLINE void tvm_ext_host_copy_row(uint8_t *target, const uint8_t *source
     tvm_ext_i16x16_store(&target[last], tvm_ext_i16x16_load(&source[last]));
 }
 
-/* Rows of `row_bytes` that the windows of an output row share with those of the row before it move to their places;
- * returns their number: `rows` hold them already unless `is_first`. */
+/* Moves the rows that the windows of an output row share with those of the previous row to their new positions. Returns
+ * their number; `rows` holds them already unless `is_first`. */
 TVM_EXT_INLINE int32_t tvm_ext_host_keep_rows(const tvm_ext_window *window, void *rows, int32_t row_bytes,
                                               bool is_first)
 {
@@ -73,10 +73,10 @@ TVM_EXT_INLINE int32_t tvm_ext_host_keep_rows(const tvm_ext_window *window, void
     return kept;
 }
 
-/* Copies the rows of image n that the taps of a window read whose first row is `top`, from the tap `first` on; padding
- * is the zero point.
+/* Copies the rows of image n that a window whose first row is `top` reads, from its row `first` on. Padding is the
+ * zero point.
  *
- * rows: [rows of the window][columns with padding][channels], and room for one vector less an element. */
+ * rows: [rows of the window][columns with padding][channels], and 15 more elements of space. */
 TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm_ext_window *window,
                                            int16_t *restrict rows, const void *input, int32_t n, int32_t top,
                                            int32_t first)
@@ -98,7 +98,7 @@ TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm
     }
 }
 
-/* The same with elements as they are. rows: [rows of the window][columns with padding][channels]. */
+/* Copies the rows without widening. rows: [rows of the window][columns with padding][channels]. */
 TVM_EXT_INLINE void tvm_ext_host_copy_bytes(const tvm_ext_image *image, const tvm_ext_window *window,
                                             uint8_t *restrict rows, const void *input, int32_t n, int32_t top,
                                             int32_t first)

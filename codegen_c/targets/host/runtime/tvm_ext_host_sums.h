@@ -1,4 +1,4 @@
-/* Sums of a unit of 16 channels, and weights for it: two vectors each. */
+/* Accumulators of a unit of 16 channels, and the unit's weights: two vectors each. */
 #ifndef TVM_EXT_HOST_SUMS_H
 #define TVM_EXT_HOST_SUMS_H
 
@@ -11,13 +11,13 @@ typedef struct {
     tvm_ext_i32x8 high;
 } tvm_ext_host_sums;
 
-/* Weights of two elements by 16 channels. */
+/* Weights of two elements for 16 channels. */
 typedef struct {
     tvm_ext_i16x16 low;
     tvm_ext_i16x16 high;
 } tvm_ext_host_weights;
 
-/* Bytes of such weights: numbers of 16 bits, or of 4 bits, those of both vectors side by side. */
+/* Returns the bytes of the weights of two elements: 16 bits each, or 4 bits each with both vectors interleaved. */
 TVM_EXT_INLINE int32_t tvm_ext_host_weights_bytes(bool is_packed)
 {
     return is_packed ? 16 : 64;
@@ -34,7 +34,8 @@ TVM_EXT_INLINE tvm_ext_host_weights tvm_ext_host_load_weights(const uint8_t *sou
     return loaded;
 }
 
-/* Adds the products of pairs of elements and a unit's weights: one pair in all lanes, or each channel's own. */
+/* Adds the products of pairs of elements and a unit's weights. All lanes hold the same pair, or each channel its own.
+ */
 TVM_EXT_INLINE void tvm_ext_host_add(tvm_ext_host_sums *sums, tvm_ext_i16x16 low, tvm_ext_i16x16 high,
                                      tvm_ext_host_weights weights)
 {

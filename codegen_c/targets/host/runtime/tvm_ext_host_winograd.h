@@ -1,17 +1,17 @@
-/* Convolution of quantized images by Winograd's F(2x2, 3x3) in integers, in vectors of 8 sums: windows of 3 by 3 taps,
- * stride 1. Equal to the sums of products to the bit (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and
- * Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
+/* Convolution of quantized images by Winograd's F(2x2, 3x3) in integers, in vectors of 8 accumulators, for windows of
+ * 3 by 3 taps and stride 1. The results equal the direct sums of products bit for bit (Winograd, Arithmetic Complexity
+ * of Computations, 1980; Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
  *
- * A tile d of 4 by 4 inputs gives 2 by 2 outputs: Y = A^T [U . V] A, V = B^T d B, U = G g G^T, the product of places
- * summed over input channels. With twice G, all are integers and Y is four times the sums, modulo 2^32:
+ * A tile d of 4 by 4 inputs gives 2 by 2 outputs: Y = A^T [U . V] A, V = B^T d B, U = G g G^T. The elementwise products
+ * are summed over the input channels. With twice G, all matrices are integers and Y is four times the sums modulo 2^32:
  *
  *     B^T = 1  0 -1  0     2 G = 2  0  0     A^T = 1  1  1  0
  *           0  1  1  0           1  1  1           0  1 -1 -1
  *           0 -1  1  0           1 -1  1
  *           0  1  0 -1           0  0  2
  *
- * Inputs of 8 bits, padding as zero points, give |V| <= 1020 and |U| <= 1152. Sums begin at place (1, 1), which adds to
- * all four outputs. */
+ * Inputs of 8 bits, with zero points as padding, give |V| <= 1020 and |U| <= 1152. The initial accumulators belong to
+ * position (1, 1), which adds to all four outputs. */
 #ifndef TVM_EXT_HOST_WINOGRAD_H
 #define TVM_EXT_HOST_WINOGRAD_H
 
@@ -21,26 +21,26 @@
 #include "tvm_ext_host_rows.h"
 
 #define TVM_EXT_HOST_PLACES 16
-#define TVM_EXT_HOST_FIRST_PLACE 5 /* at which sums begin */
+#define TVM_EXT_HOST_FIRST_PLACE 5 /* position of the initial accumulators */
 
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    int32_t columns;              /* of copied rows: those of all tiles */
-    int32_t pitch;                /* channels of a place of transformed inputs: whole vectors */
-    tvm_ext_host_product product; /* of one place: runs of input channels */
+    int32_t columns;              /* columns of the copied rows: those of all tiles */
+    int32_t pitch;                /* channels of a position of transformed inputs: whole vectors */
+    tvm_ext_host_product product; /* at one position: runs of input channels */
 } tvm_ext_host_winograd_layer;
 
-/* Scratch, from its begin on. */
+/* Scratch, in this order. */
 typedef struct {
-    int32_t *sums;    /* [places][units][16] of one block of units */
-    int16_t *rows;    /* B^T d: four times [columns][channels] and room for a vector */
+    int32_t *sums;    /* [positions][units][16] of one block of units */
+    int16_t *rows;    /* B^T d: four times [columns][channels] and space for a vector */
     int16_t *places;  /* [16][pitch] of one tile's V */
     uint8_t *padding; /* a row of zero points */
 } tvm_ext_host_winograd_scratch;
 
-/* Numbers from one of four rows of B^T d to the next. */
+/* Returns the distance in numbers between two of the four rows of B^T d. */
 TVM_EXT_INLINE int32_t tvm_ext_host_winograd_length(const tvm_ext_host_winograd_layer *layer)
 {
     return (layer->columns * layer->input.channels) + TVM_EXT_HOST_STORED;
@@ -58,7 +58,7 @@ TVM_EXT_INLINE tvm_ext_host_winograd_scratch tvm_ext_host_winograd_parts(const t
     return parts;
 }
 
-/* B^T d for a row of tiles, all columns: four rows of bytes become four of 16-bit numbers. */
+/* Computes B^T d for a row of tiles, all columns: four rows of bytes become four rows of 16-bit numbers. */
 TVM_EXT_INLINE void tvm_ext_host_winograd_rows(const tvm_ext_host_winograd_layer *layer, int16_t *restrict rows,
                                                const uint8_t *const sources[4])
 {
@@ -87,7 +87,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_rows(const tvm_ext_host_winograd_layer
     }
 }
 
-/* (B^T d) B for one tile from its first pixel on. */
+/* Computes (B^T d) B for one tile from its first pixel on. */
 TVM_EXT_INLINE void tvm_ext_host_winograd_tile(const tvm_ext_host_winograd_layer *layer, int16_t *restrict places,
                                                const int16_t *restrict rows)
 {
@@ -109,7 +109,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_tile(const tvm_ext_host_winograd_layer
     }
 }
 
-/* Sums of a block of up to 4 units at all places of a tile; returns the weights behind its own. */
+/* Sums a block of up to 4 units at all positions of a tile. Returns the weights after those of the block. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_winograd_layer *layer,
                                                          int32_t *restrict sums, const int16_t *places,
                                                          const uint8_t *weights, const int32_t *factors, int32_t units)
@@ -127,7 +127,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_wino
     return weights;
 }
 
-/* A^T M A for eight channels of a tile: outputs (0, 0), (0, 1), (1, 0), (1, 1). step: numbers between two places. */
+/* Computes outputs (0, 0), (0, 1), (1, 0), (1, 1) of eight channels, A^T M A. step: numbers between two positions. */
 TVM_EXT_INLINE void tvm_ext_host_winograd_outputs(tvm_ext_i32x8 outputs[4], const int32_t *sums, int32_t step)
 {
     tvm_ext_i32x8 top[4];
@@ -146,7 +146,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_outputs(tvm_ext_i32x8 outputs[4], cons
     outputs[3] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(bottom[1], bottom[2]), bottom[3]);
 }
 
-/* The first `count` elements of a unit of a tile; targets: of its four pixels, NULL for those that are not wanted. */
+/* Stores the first `count` elements of a unit of a tile. targets: its four pixels, NULL for pixels to leave out. */
 TVM_EXT_INLINE void tvm_ext_host_winograd_end(const tvm_ext_host_winograd_layer *layer, uint8_t *const targets[4],
                                               int32_t k, const int32_t *sums, int32_t step, const int32_t *factors,
                                               int32_t count)
@@ -167,7 +167,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_end(const tvm_ext_host_winograd_layer 
     }
 }
 
-/* A block of up to 4 units of one tile from channel k on: `count` channels; returns the weights behind its own. */
+/* Computes `count` channels of one tile from channel k on, in up to 4 units. Returns the weights after theirs. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_block(const tvm_ext_host_winograd_layer *layer,
                                                           const tvm_ext_host_winograd_scratch *parts,
                                                           uint8_t *const targets[4], int32_t k, const uint8_t *weights,
@@ -193,7 +193,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_block(const tvm_ext_host_win
     return weights;
 }
 
-/* All channels of one tile. */
+/* Computes all channels of one tile. */
 TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_layer *layer,
                                                    const tvm_ext_host_winograd_scratch *parts,
                                                    uint8_t *const targets[4], const void *restrict weights,
@@ -214,7 +214,8 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
     }
 }
 
-/* Output rows [row_begin, row_end) of all images, two at a time; not those of a ring that later ones replace. */
+/* Computes output rows [row_begin, row_end) of all images, two at a time. Rows of a ring buffer that later rows of
+ * the call would overwrite are skipped. */
 TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *layer, const void *input, void *output,
                                           const void *restrict weights, const int32_t *restrict factors, void *scratch,
                                           int32_t row_begin, int32_t row_end)
@@ -222,7 +223,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *lay
     const tvm_ext_image *const made = &layer->output;
     const tvm_ext_image *const image = &layer->input;
     const tvm_ext_host_winograd_scratch parts = tvm_ext_host_winograd_parts(layer, scratch);
-    const int32_t end = TVM_EXT_MIN(image->rows, row_end + 2 - layer->window.top); /* of the rows that are read */
+    const int32_t end = TVM_EXT_MIN(image->rows, row_end + 2 - layer->window.top); /* end of the rows that are read */
     const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
     (void)memset(parts.padding, image->zero_point, (size_t)image->columns * (size_t)image->channels);
     for (int32_t n = 0; n < made->images; ++n) {

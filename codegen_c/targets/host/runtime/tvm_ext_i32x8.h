@@ -1,8 +1,8 @@
-/* Vectors of 8 sums of integers for generated kernels: AVX2, with VNNI where there is one, plain C everywhere else.
- * Products of 16-bit numbers are exact, and sums are taken modulo 2^32, so all of them give the same results.
+/* Vectors of 8 integer accumulators for generated kernels: AVX2, with VNNI if the processor has it, or plain C.
+ * Products of 16-bit numbers are exact, and sums are taken modulo 2^32, so all forms give the same results.
  *
- * 16 channels are two vectors: channels 0 to 3 and 8 to 11 in one, 4 to 7 and 12 to 15 in the other, as AVX2 parts
- * vectors of 16-bit numbers and puts them together. */
+ * 16 channels are two vectors: channels 0 to 3 and 8 to 11 in one, 4 to 7 and 12 to 15 in the other. This is the order
+ * in which AVX2 unpacks vectors of 16-bit numbers and packs them again. */
 #ifndef TVM_EXT_I32X8_H
 #define TVM_EXT_I32X8_H
 
@@ -10,9 +10,9 @@
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
 
-/* Before a loop of few rounds, whose number compilers know. */
+/* Unrolls the next loop, which has a small constant number of iterations. */
 #if !defined(__AVX2__)
-#define TVM_EXT_I32X8_UNROLLED /* plain loops are long as they are */
+#define TVM_EXT_I32X8_UNROLLED /* unrolled plain C would be long */
 #elif defined(__clang__)
 #define TVM_EXT_I32X8_UNROLLED _Pragma("clang loop unroll_count(32)")
 #elif defined(__GNUC__)
@@ -53,27 +53,27 @@ TVM_EXT_INLINE void tvm_ext_i16x16_store(void *target, tvm_ext_i16x16 value)
     _mm256_storeu_si256((__m256i_u *)target, value);
 }
 
-/* 16 elements of 8 bits. */
+/* Widens 16 elements of 8 bits. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_widen(const uint8_t *source, bool is_unsigned)
 {
     const __m128i bytes = _mm_loadu_si128((const __m128i_u *)source);
     return is_unsigned ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
 }
 
-/* A number of 16 bits, over and over. */
+/* Returns a number of 16 bits in all lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_splat(int32_t value)
 {
     return _mm256_set1_epi16((int16_t)value);
 }
 
-/* The lower four bits of 16 bytes, or the upper ones: numbers from -8 to 7. */
+/* Returns the lower or the upper four bits of 16 bytes as numbers from -8 to 7. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool is_upper)
 {
     const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)source));
     return _mm256_srai_epi16(is_upper ? words : _mm256_slli_epi16(words, 12), is_upper ? 4 : 12);
 }
 
-/* Two numbers, over and over. */
+/* Returns two numbers in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair(const int16_t *source)
 {
     int32_t both;
@@ -81,7 +81,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair(const int16_t *source)
     return _mm256_set1_epi32(both);
 }
 
-/* Two elements of 8 bits, over and over. */
+/* Returns two elements of 8 bits in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair_of_bytes(const uint8_t *source, bool is_unsigned)
 {
     int16_t both;
@@ -90,13 +90,13 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair_of_bytes(const uint8_t *source
     return is_unsigned ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
 }
 
-/* One number and 0, over and over. */
+/* Returns one number and 0 in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_single(int32_t value)
 {
     return _mm256_set1_epi32(value & 0xFFFF);
 }
 
-/* Sums plus the products of two neighbours each. */
+/* Adds the products of each two adjacent lanes to the accumulators. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add_pairs(tvm_ext_i32x8 sums, tvm_ext_i16x16 a, tvm_ext_i16x16 b)
 {
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
@@ -106,7 +106,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add_pairs(tvm_ext_i32x8 sums, tvm_ext
 #else
     tvm_ext_i32x8 result = _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
 #if defined(__GNUC__)
-    __asm__("" : "+x"(result)); /* else compilers add long sums as trees, and run out of registers */
+    __asm__("" : "+x"(result)); /* without it compilers add long sums as trees and run out of registers */
 #endif
     return result;
 #endif
@@ -137,7 +137,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_down(tvm_ext_i32x8 value, int
     return _mm256_srai_epi32(value, shift);
 }
 
-/* Numbers of a and b in turn: those of channels 0 to 3 and 8 to 11, and those of 4 to 7 and 12 to 15. */
+/* Interleaves numbers of a and b for channels 0 to 3 and 8 to 11; the next function for 4 to 7, 12 to 15. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_low_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
 {
     return _mm256_unpacklo_epi16(a, b);
@@ -148,14 +148,14 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_high_turns(tvm_ext_i16x16 a, tvm_ex
     return _mm256_unpackhi_epi16(a, b);
 }
 
-/* Low words of 64-bit numbers, shifted up, and high words of others: of every second lane each. */
+/* Returns the even lanes of one vector and the odd lanes of the other: words of 64-bit products. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_blend(tvm_ext_i32x8 even, tvm_ext_i32x8 odd)
 {
     return _mm256_blend_epi32(even, odd, 0xAA);
 }
 
-/* round(value * multiplier / 2^(32 + shift)), halves up, or with has_ties to even. half: 2^(shift - 1).
- * The eight multipliers are read twice, the second time from the second one on. */
+/* Returns round(value * multiplier / 2^(32 + shift)), halves up, or to even with has_ties. half: 2^(shift - 1).
+ * The eight multipliers are loaded twice, the second time one element further, for the odd lanes. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled(tvm_ext_i32x8 value, const int32_t *multipliers, tvm_ext_i32x8 half,
                                                   tvm_ext_i32x8 shift, bool has_ties)
 {
@@ -173,7 +173,8 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled(tvm_ext_i32x8 value, const int
     return _mm256_sub_epi32(rounded, _mm256_and_si256(_mm256_and_si256(is_tie, rounded), _mm256_set1_epi32(1)));
 }
 
-/* value * multiplier / 2^31, rounded, then / 2^shift, halves away from zero: as TensorFlow Lite does; shift above 0. */
+/* Returns value * multiplier / 2^31, rounded, then / 2^shift, halves away from zero, like TensorFlow Lite; shift > 0.
+ */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, const int32_t *multipliers,
                                                         tvm_ext_i32x8 half, tvm_ext_i32x8 shift)
 {
@@ -190,7 +191,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, con
 
 #define TVM_EXT_I32X8_HAS_FLOATS
 
-/* value * factor + offset, rounded once as floats, then halves to even: in the rounding mode that programs begin with.
+/* Returns value * factor + offset, rounded once as floats, then halves to even. It expects the default rounding mode.
  * factors, offsets: the bits of eight floats. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_by_floats(tvm_ext_i32x8 value, const int32_t *factors,
                                                             const int32_t *offsets)
@@ -207,7 +208,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_up(tvm_ext_i32x8 value, int32
     return _mm256_slli_epi32(value, shift);
 }
 
-/* 16 channels plus a zero point, within limits, as elements of 8 bits. */
+/* Adds the zero point to 16 channels, clamps them, and stores elements of 8 bits. */
 TVM_EXT_INLINE void tvm_ext_i32x8_store_bytes(uint8_t *target, tvm_ext_i32x8 low_turns, tvm_ext_i32x8 high_turns,
                                               int32_t zero_point, int32_t low, int32_t high, bool is_unsigned)
 {

@@ -1,4 +1,4 @@
-/* Vectors of 8 sums of integers in plain C, which tvm_ext_i32x8.h has where there is no AVX2. */
+/* The functions of tvm_ext_i32x8.h in plain C, for processors without AVX2. */
 #ifndef TVM_EXT_I32X8_PLAIN_H
 #define TVM_EXT_I32X8_PLAIN_H
 
@@ -50,13 +50,13 @@ TVM_EXT_INLINE void tvm_ext_i16x16_store(void *target, tvm_ext_i16x16 value)
     (void)memcpy(target, value.lane, sizeof value.lane);
 }
 
-/* An element of 8 bits. */
+/* Returns an element of 8 bits. */
 TVM_EXT_INLINE int16_t tvm_ext_i16_of_byte(uint8_t byte, bool is_unsigned)
 {
     return is_unsigned ? (int16_t)byte : (int16_t)(int8_t)byte;
 }
 
-/* 16 elements of 8 bits. */
+/* Widens 16 elements of 8 bits. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_widen(const uint8_t *source, bool is_unsigned)
 {
     tvm_ext_i16x16 result;
@@ -66,7 +66,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_widen(const uint8_t *source, bool i
     return result;
 }
 
-/* Two numbers, over and over. */
+/* Returns two numbers in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair(const int16_t *source)
 {
     tvm_ext_i16x16 result;
@@ -76,14 +76,14 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair(const int16_t *source)
     return result;
 }
 
-/* A number of 16 bits, over and over. */
+/* Returns a number of 16 bits in all lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_splat(int32_t value)
 {
     const int16_t both[2] = {(int16_t)value, (int16_t)value};
     return tvm_ext_i16x16_pair(both);
 }
 
-/* The lower four bits of 16 bytes, or the upper ones: numbers from -8 to 7. */
+/* Returns the lower or the upper four bits of 16 bytes as numbers from -8 to 7. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool is_upper)
 {
     tvm_ext_i16x16 result;
@@ -94,21 +94,21 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool
     return result;
 }
 
-/* Two elements of 8 bits, over and over. */
+/* Returns two elements of 8 bits in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair_of_bytes(const uint8_t *source, bool is_unsigned)
 {
     const int16_t both[2] = {tvm_ext_i16_of_byte(source[0], is_unsigned), tvm_ext_i16_of_byte(source[1], is_unsigned)};
     return tvm_ext_i16x16_pair(both);
 }
 
-/* One number and 0, over and over. */
+/* Returns one number and 0 in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_single(int32_t value)
 {
     const int16_t both[2] = {(int16_t)value, 0};
     return tvm_ext_i16x16_pair(both);
 }
 
-/* Sums plus the products of two neighbours each. */
+/* Adds the products of each two adjacent lanes to the accumulators. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add_pairs(tvm_ext_i32x8 sums, tvm_ext_i16x16 a, tvm_ext_i16x16 b)
 {
     for (int32_t i = 0; i < 8; ++i) {
@@ -158,7 +158,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_down(tvm_ext_i32x8 value, int
     return value;
 }
 
-/* Numbers of a and b in turn: of four from `first` on and of four from 8 behind it on. */
+/* Interleaves numbers of a and b: four from `first` on, and four from `first` + 8 on. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b, int32_t first)
 {
     tvm_ext_i16x16 result;
@@ -180,7 +180,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_high_turns(tvm_ext_i16x16 a, tvm_ex
     return tvm_ext_i16x16_turns(a, b, 4);
 }
 
-/* round(value * multiplier / 2^(32 + shift)), halves to even. half: 2^(shift - 1). */
+/* Returns round(value * multiplier / 2^(32 + shift)), halves to even. half: 2^(shift - 1). */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled(tvm_ext_i32x8 value, const int32_t *multipliers, tvm_ext_i32x8 half,
                                                   tvm_ext_i32x8 shift, bool has_ties)
 {
@@ -192,7 +192,8 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled(tvm_ext_i32x8 value, const int
     return value;
 }
 
-/* value * multiplier / 2^31, rounded, then / 2^shift, halves away from zero: as TensorFlow Lite does; shift above 0. */
+/* Returns value * multiplier / 2^31, rounded, then / 2^shift, halves away from zero, like TensorFlow Lite; shift > 0.
+ */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, const int32_t *multipliers,
                                                         tvm_ext_i32x8 half, tvm_ext_i32x8 shift)
 {
@@ -211,7 +212,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_up(tvm_ext_i32x8 value, int32
     return value;
 }
 
-/* 16 channels plus a zero point, within limits, as elements of 8 bits. */
+/* Adds the zero point to 16 channels, clamps them, and stores elements of 8 bits. */
 TVM_EXT_INLINE void tvm_ext_i32x8_store_bytes(uint8_t *target, tvm_ext_i32x8 low_turns, tvm_ext_i32x8 high_turns,
                                               int32_t zero_point, int32_t low, int32_t high, bool is_unsigned)
 {

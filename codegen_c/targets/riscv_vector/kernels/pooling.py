@@ -28,9 +28,9 @@ from codegen_c.targets.riscv_vector.kernels.products import (
 
 LAYER = "tvm_ext_rvv_pool2d_layer"
 GROUP = 8
-"""Registers of the sums, or maxima, of a group of channels."""
+"""Registers of the accumulators, or of the maxima, of a group of channels."""
 PIXEL_INSTRUCTIONS, RUN_INSTRUCTIONS, GROUP_INSTRUCTIONS = 40, 30, 12
-"""Modelled instructions of a pixel, of a row of its window, of a group of channels in it."""
+"""Modelled instructions of a pixel, of a row of its window, and of a group of channels in the row."""
 
 
 def has_factor(operator: QPool2d, target: Target) -> bool:

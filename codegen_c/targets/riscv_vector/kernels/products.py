@@ -1,4 +1,4 @@
-"""conv2d and dense layers of a QDQ chain with RISC-V's vectors, and their requantization."""
+"""Kernels for quantized convolutions and dense layers with RISC-V's vectors, and their requantization."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from codegen_c.kernels.shared.product_kernel import (
 from codegen_c.kernels.shared.requantize import Products, quantization
 from codegen_c.operators.kinds import Array, QConv2d, QDense
 
-# Shared parts of the kernels of RISC-V's vectors: requantization of sums, exact, and the constants it reads.
+# Requantization with RISC-V's vectors, which all kernels of the target share, and the constants it reads.
 #
-# A layer's sums of a pixel are stored, then requantized a group of registers at a time, by high words of products
-# (common_shift.py). Where some sum may lie halfway between two results, halves go to even by a few instructions more.
+# The accumulators of a pixel are stored, then requantized one group of registers at a time by high words of products
+# (common_shift.py). If an accumulator can lie halfway between two results, a few more instructions round it to even.
 
 HEADERS = (
     "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h", "tvm_ext_rvv.h",
@@ -38,29 +38,32 @@ PARAMETERS = (
 )
 SUM_BYTES = 4
 REGISTER_BYTES = 16
-"""Bytes of a vector register that costs are modelled for: the shortest there are."""
+"""Bytes of a vector register in the cost model: the smallest length that the extension allows."""
 
 
 def num_groups(channels: int, registers: int) -> int:
-    """Groups of so many registers that hold sums of all channels."""
+    """Return the number of groups of `registers` registers that hold the accumulators of all channels."""
     return -(-channels * SUM_BYTES // (registers * REGISTER_BYTES))
 
 
 class GroupedRescale(HighWords):
-    """A `Requantize` in groups of registers."""
+    """`Requantize` in groups of vector registers."""
 
     @classmethod
     def of_convolution(cls, operator: QConv2d) -> Self:
         return cls.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
 
     def constants(self, weights: Array, start: Array) -> tuple[tuple[str, Array], ...]:
-        """Weights as they come; starts, multipliers and shifts: int32[3, K]. start: int64[K], taken modulo 2^32."""
+        """Return the weights unchanged, and int32[3, K] of initial accumulators, multipliers and shifts.
+
+        start: int64[K], taken modulo 2^32.
+        """
         multiplier, shift = (np.broadcast_to(array, len(start)) for array in self.factors())
         wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
         return (("weights", np.ascontiguousarray(weights)), ("factors", np.stack([wrapped, multiplier, -shift])))
 
     def members(self) -> dict[str, Value]:
-        """A `tvm_ext_rvv_rescale`."""
+        """Return the members of a `tvm_ext_rvv_rescale`."""
         finish = self.requantize
         return {
             "rounds_twice": self.is_twice, "has_ties": self.halves_even, "left_shift": self.left_shift,
@@ -68,7 +71,7 @@ class GroupedRescale(HighWords):
         }  # fmt: skip
 
     def instructions(self, channels: int) -> int:
-        """Modelled instructions of the sums of one pixel."""
+        """Return the modelled instructions of the accumulators of one pixel."""
         if self.halves_even:
             return 20 + 32 * num_groups(channels, 4)
         return 20 + (25 if self.is_twice else 22) * num_groups(channels, 8)
@@ -78,15 +81,18 @@ sums_leave_room = room_for_sums(GroupedRescale.of_convolution, qconv2d.bounds, l
 
 
 def start_of(operator: QConv2d) -> Array:
-    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    """Return the initial accumulators of x * w, int64[K]: the bias minus the zero point times the weights.
+
+    Padding counts as elements that equal the zero point.
+    """
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
 
 
-# conv2d of a QDQ chain with RISC-V's vectors: three or six output pixels by groups of channels.
+# Quantized convolution with RISC-V's vectors: groups of channels of three or six output pixels at a time.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Windows of one pixel are
-# read where they lie, others from copies in scratch, padding as zero points, which are taken off with the bias.
-# Either rounding.
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], int32 accumulators. Windows of one pixel are
+# read in place, other windows from copies in scratch with zero points as padding. The bias contains the correction for
+# the zero point. Rounding "onnx" or "tflite".
 
 LOOPS = Loops(
     function="tvm_ext_rvv_conv2d", layer="tvm_ext_rvv_conv2d_layer",
@@ -94,9 +100,9 @@ LOOPS = Loops(
     is_read_first=True,
 )  # fmt: skip
 REGISTERS = {1: 8, 3: 8, 6: 4}
-"""Registers of the sums of each of so many pixels."""
+"""Registers of the accumulators of each pixel, by the number of pixels at a time."""
 PIXEL_INSTRUCTIONS, COPY_INSTRUCTIONS, ROW_INSTRUCTIONS, CALL_INSTRUCTIONS = 24, 40, 20, 40
-"""Modelled instructions of a pixel, of a copy of its window and of each of its rows, and of a group of channels."""
+"""Modelled instructions of a pixel, of the copy of its window, of each row of the copy, and of a group of channels."""
 
 
 def is_ungrouped(operator: QConv2d, target: Target) -> bool:
@@ -124,18 +130,18 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
 
 
 def is_in_place(operator: QConv2d) -> bool:
-    """True where windows are single pixels of the image."""
+    """Return True if windows are single pixels of the image."""
     return operator.window.kernel == (1, 1) and not any(operator.window.padding)
 
 
 def pixels_at_once(operator: QConv2d) -> int:
-    """The number of pixels whose products take less."""
+    """Return the number of pixels at a time that takes fewer instructions."""
     depth, channels = operator.weight[0].size, operator.output.shape[3]
     return min((3, 6), key=lambda pixels: product_instructions(depth, channels, pixels) / pixels)
 
 
 def product_instructions(depth: int, channels: int, pixels: int) -> int:
-    """Modelled instructions of the sums of some pixels."""
+    """Return the modelled instructions of the accumulators of some pixels."""
     fours, rest = divmod(depth, 4)
     tap = 3 + 2 * pixels
     each = CALL_INSTRUCTIONS + 4 * pixels + depth * tap + (fours + rest) * (pixels + 2)
@@ -143,7 +149,7 @@ def product_instructions(depth: int, channels: int, pixels: int) -> int:
 
 
 def _copy(operator: QConv2d) -> int:
-    """Modelled instructions of a copied window."""
+    """Return the modelled instructions of a copied window."""
     rows, columns = operator.window.kernel
     runs = rows * (columns if operator.window.dilation[1] > 1 else 1)
     return COPY_INSTRUCTIONS + runs * ROW_INSTRUCTIONS
@@ -159,14 +165,14 @@ QCONV2D = CONVOLUTION.kernel(
 )
 
 
-# Dense layer of a QDQ chain with RISC-V's vectors: one row, or three, by groups of output channels.
+# Quantized dense layer with RISC-V's vectors: groups of output channels of one or three rows at a time.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. The zero point is taken off with the
-# bias. Either rounding.
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators. The bias contains the correction for
+# the zero point. Rounding "onnx" or "tflite".
 
 ROWS_AT_ONCE = 3
 QDENSE_ROW_INSTRUCTIONS = 20
-"""Modelled instructions around the products and results of a row."""
+"""Modelled instructions of a row, besides its products and results."""
 
 
 def _rescale(operator: QDense) -> GroupedRescale:
@@ -198,7 +204,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
     return lambda _: parts
 
 
-# Weights of a run of channels do not lie together: portable C computes rows of the result, and parts of the input.
+# The weights of a run of channels are not contiguous, so portable C computes rows of the result and parts of the input.
 QDENSE = DenseKernel(name="qdense_rvv", layer=dense_layer, has_rows=lambda _: False).kernel(
     (*qdense.CONSTRAINTS, qdense_sums_leave_room)
 )

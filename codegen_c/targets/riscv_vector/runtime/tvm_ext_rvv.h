@@ -1,8 +1,8 @@
-/* RISC-V's vectors of integers (Zve32x), and the same in plain C elsewhere.
+/* Integer operations with RISC-V's vectors (Zve32x), and the same in plain C for other processors.
  *
- * Loops are assembly: no vector register lives from one to the next, each asks for the length of its vectors, so that
- * one text is for all lengths from 128 bits on, and one vsetvli is for a whole loop. Compilers that do not know the
- * extension assemble it, too, where the build defines TVM_EXT_RVV as 1. */
+ * The loops are assembly. No vector register is live from one loop to the next, and each loop asks for its vector
+ * length, so the same text works for all lengths from 128 bits on, with one vsetvli for a whole loop. Compilers that do
+ * not know the extension can assemble it as well, if the build defines TVM_EXT_RVV as 1. */
 #ifndef TVM_EXT_RVV_H
 #define TVM_EXT_RVV_H
 
@@ -18,7 +18,7 @@
 #endif
 #endif
 
-/* Text around instructions of the extension, where -march does not name it. */
+/* Directives around instructions of the extension, for builds whose -march does not name it. */
 #if defined(__riscv_vector)
 #define TVM_EXT_RVV_BEGIN ""
 #define TVM_EXT_RVV_END ""
@@ -27,7 +27,7 @@
 #define TVM_EXT_RVV_END ".option pop\n\t"
 #endif
 
-/* Vector registers that a loop changes, for compilers that use them. */
+/* Clobber list: vector registers that a loop changes, for compilers that allocate them. */
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 13)
 #define TVM_EXT_RVV_CHANGED                                                                                           \
     , "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",    \
@@ -36,14 +36,14 @@
 #define TVM_EXT_RVV_CHANGED
 #endif
 
-/* One copy for all layers. */
+/* Storage class of functions that exist once for all layers. */
 #if TVM_EXT_RVV
 #define TVM_EXT_RVV_SHARED static __attribute__((noinline, unused))
 #else
 #define TVM_EXT_RVV_SHARED static inline
 #endif
 
-/* Copies bytes, count > 0. */
+/* Copies `count` bytes; count > 0. */
 TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source, int32_t count)
 {
 #if TVM_EXT_RVV
@@ -64,7 +64,7 @@ TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source,
 #endif
 }
 
-/* Fills bytes with a value, count > 0. */
+/* Fills `count` bytes with a value; count > 0. */
 TVM_EXT_RVV_SHARED void tvm_ext_rvv_fill(uint8_t *target, int32_t value, int32_t count)
 {
 #if TVM_EXT_RVV

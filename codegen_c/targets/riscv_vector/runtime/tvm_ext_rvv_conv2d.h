@@ -1,7 +1,7 @@
-/* Convolution of quantized images by RISC-V's vectors: some output pixels at a time, all their channels.
+/* Convolution of quantized images with RISC-V's vectors: all channels of a few output pixels at a time.
  *
- * Windows of one pixel are read in place; all others are copied to scratch first, padding as zero points, whose share
- * of all weights the starts of sums have taken off. */
+ * Windows of one pixel are read in place. Others are copied to scratch first, with zero points as padding; the initial
+ * accumulators correct for the zero points. */
 #ifndef TVM_EXT_RVV_CONV2D_H
 #define TVM_EXT_RVV_CONV2D_H
 
@@ -14,17 +14,17 @@ typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    int32_t pixels; /* side by side: 3 or 6 */
+    int32_t pixels; /* computed together: 3 or 6 */
     tvm_ext_rvv_rescale requantize;
 } tvm_ext_rvv_conv2d_layer;
 
-/* Elements of a window. */
+/* Returns the elements of a window. */
 TVM_EXT_INLINE int32_t tvm_ext_rvv_depth(const tvm_ext_rvv_conv2d_layer *layer)
 {
     return layer->window.rows * layer->window.columns * layer->input.channels;
 }
 
-/* Copies the window of image n that begins with row `top` and column `left`. */
+/* Copies the window of image n that begins at row `top` and column `left`. */
 TVM_EXT_INLINE void tvm_ext_rvv_copy_window(const tvm_ext_rvv_conv2d_layer *layer, uint8_t *copy, const uint8_t *input,
                                             int32_t n, int32_t top, int32_t left)
 {
@@ -51,7 +51,7 @@ TVM_EXT_INLINE void tvm_ext_rvv_copy_window(const tvm_ext_rvv_conv2d_layer *laye
     }
 }
 
-/* Computes and stores `count` pixels; missing ones are the first one again, which is not stored. */
+/* Computes and stores `count` pixels. In place of missing pixels the first one is computed again and not stored. */
 TVM_EXT_INLINE void tvm_ext_rvv_conv2d_pixels(const tvm_ext_rvv_conv2d_layer *layer, const uint8_t **windows,
                                               uint8_t *const *elements, int32_t count, const int8_t *weights,
                                               const int32_t *factors, int32_t *sums)
@@ -68,7 +68,7 @@ TVM_EXT_INLINE void tvm_ext_rvv_conv2d_pixels(const tvm_ext_rvv_conv2d_layer *la
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. scratch: sums of some pixels, then copies of their windows. */
+/* Computes output rows [row_begin, row_end) of all images. scratch: accumulators, then copies of the windows. */
 TVM_EXT_INLINE void tvm_ext_rvv_conv2d(const tvm_ext_rvv_conv2d_layer *layer, const void *input, void *output,
                                        const int8_t *weights, const int32_t *factors, void *scratch, int32_t row_begin,
                                        int32_t row_end)

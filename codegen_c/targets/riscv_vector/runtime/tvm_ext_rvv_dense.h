@@ -1,4 +1,4 @@
-/* Dense layers of quantized elements by RISC-V's vectors: one row, or three, by all output channels. */
+/* Dense layers on quantized elements with RISC-V's vectors: all output channels of one or three rows at a time. */
 #ifndef TVM_EXT_RVV_DENSE_H
 #define TVM_EXT_RVV_DENSE_H
 
@@ -11,11 +11,11 @@ typedef struct {
     int32_t depth;
     int32_t channels;
     bool has_unsigned_input;
-    int32_t at_once; /* rows: 1 or 3 */
+    int32_t at_once; /* rows computed together: 1 or 3 */
     tvm_ext_rvv_rescale requantize;
 } tvm_ext_rvv_dense_layer;
 
-/* All rows of the output; the last ones may share some with those before. scratch: sums of the rows at once. */
+/* Computes all rows. The last group may overlap the group before it. scratch: accumulators of the rows of a group. */
 TVM_EXT_INLINE void tvm_ext_rvv_dense(const tvm_ext_rvv_dense_layer *layer, const void *input, void *output,
                                       const int8_t *weights, const int32_t *factors, void *scratch)
 {

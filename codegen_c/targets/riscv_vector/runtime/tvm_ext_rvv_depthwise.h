@@ -1,7 +1,7 @@
-/* Depthwise convolution of quantized images by RISC-V's vectors: one output pixel at a time, vectors of channels.
+/* Depthwise convolution of quantized images with RISC-V's vectors: vectors of channels of one output pixel at a time.
  *
- * A tap is read where it lies, or from a pixel of zero points where it lies outside of the image; the starts of sums
- * have taken these off. */
+ * A tap is read in place, or from a pixel of zero points if it lies outside the image; the initial accumulators correct
+ * for the zero points. */
 #ifndef TVM_EXT_RVV_DEPTHWISE_H
 #define TVM_EXT_RVV_DEPTHWISE_H
 
@@ -19,7 +19,7 @@ typedef struct {
     tvm_ext_rvv_rescale requantize;
 } tvm_ext_rvv_depthwise_layer;
 
-/* Sums of all channels of one output pixel; `offset`: elements from each tap to the one that is read. */
+/* Sums all channels of one output pixel. offset: elements from the address of each tap to the element to read. */
 #if TVM_EXT_RVV
 #define TVM_EXT_RVV_DEFINE_DEPTHWISE(SUFFIX, TYPE, WIDEN)                                                        \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_depthwise_##SUFFIX(int32_t *sums, const uint8_t *const *taps, int32_t count, \
@@ -70,9 +70,9 @@ typedef struct {
 TVM_EXT_RVV_DEFINE_DEPTHWISE(s8, int8_t, "vsext.vf2")
 TVM_EXT_RVV_DEFINE_DEPTHWISE(u8, uint8_t, "vzext.vf2")
 
-/* Output rows [row_begin, row_end) of all images. taps: room for those of a window. scratch: sums of a pixel, then,
- * where there is padding, a pixel of the input. Places of taps are found once for pixels side by side whose windows
- * lie inside of the image. */
+/* Computes output rows [row_begin, row_end) of all images. taps: space for the addresses of a window's taps. scratch:
+ * accumulators of a pixel, then, with padding, a pixel of zero points. Adjacent pixels whose windows lie inside the
+ * image share the addresses of the taps; only the offset changes. */
 TVM_EXT_INLINE void tvm_ext_rvv_depthwise(const tvm_ext_rvv_depthwise_layer *layer, const uint8_t **taps,
                                           const void *input, void *output, const int8_t *weights,
                                           const int32_t *factors, void *scratch, int32_t row_begin, int32_t row_end)
@@ -83,8 +83,8 @@ TVM_EXT_INLINE void tvm_ext_rvv_depthwise(const tvm_ext_rvv_depthwise_layer *lay
     int32_t *const sums = (int32_t *)scratch;
     uint8_t *const padding = (uint8_t *)&sums[channels];
 #if !TVM_EXT_RVV
-    /* The first pixel of a row finds its taps. Compilers that see all of the loops in plain C do not know, and would
-     * warn of variables without a value. */
+    /* The first pixel of a row sets the addresses. Compilers that inline the plain C loops cannot see this and
+     * would warn of uninitialized variables. */
     for (int32_t t = 0; t < count; ++t) {
         taps[t] = padding;
     }

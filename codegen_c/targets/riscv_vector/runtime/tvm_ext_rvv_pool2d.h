@@ -1,5 +1,5 @@
-/* Maxima and averages of windows over quantized images by RISC-V's vectors: one output pixel at a time, vectors of
- * channels. Taps of a row of a window are a run, which is added to what the rows before it came to. */
+/* Max and average pooling of quantized images with RISC-V's vectors: vectors of channels of one output pixel at a time.
+ * The taps of a row of a window are one run, which is combined with the result of the rows before it. */
 #ifndef TVM_EXT_RVV_POOL2D_H
 #define TVM_EXT_RVV_POOL2D_H
 
@@ -11,12 +11,12 @@ typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    bool is_maximum; /* otherwise an average, of windows that lie in the image */
-    tvm_ext_rvv_rescale requantize; /* of maxima, only the limits */
+    bool is_maximum; /* otherwise an average over windows that lie in the image */
+    tvm_ext_rvv_rescale requantize; /* for maxima only its limits are used */
 } tvm_ext_rvv_pool2d_layer;
 
-/* largest: each channel's largest element so far, those of `count` > 0 taps, `step` elements apart, taken in, but no
- * more than `high`. */
+/* Updates the largest element of each channel with `count` > 0 taps, `step` elements apart, and limits it to
+ * `high`. */
 #if TVM_EXT_RVV
 #define TVM_EXT_RVV_DEFINE_LARGEST(SUFFIX, TYPE, SIGN)                                                          \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_largest_##SUFFIX(uint8_t *largest, const uint8_t *taps, int32_t step,   \
@@ -61,7 +61,7 @@ typedef struct {
 TVM_EXT_RVV_DEFINE_LARGEST(s8, int8_t, "")
 TVM_EXT_RVV_DEFINE_LARGEST(u8, uint8_t, "u")
 
-/* sums: each channel's number in `starts` and its elements of `count` > 0 taps, `step` elements apart. */
+/* Sets sums to `starts` plus each channel's elements of `count` > 0 taps, `step` elements apart. */
 #if TVM_EXT_RVV
 #define TVM_EXT_RVV_DEFINE_TAP_SUMS(SUFFIX, TYPE, WIDEN, ADD)                                                   \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_tap_sums_##SUFFIX(int32_t *sums, const int32_t *starts,                 \
@@ -106,7 +106,7 @@ TVM_EXT_RVV_DEFINE_LARGEST(u8, uint8_t, "u")
 TVM_EXT_RVV_DEFINE_TAP_SUMS(s8, int8_t, "vsext.vf2", "vwadd.wv")
 TVM_EXT_RVV_DEFINE_TAP_SUMS(u8, uint8_t, "vzext.vf2", "vwaddu.wv")
 
-/* Takes a run of taps into an output pixel, or into its sums, which are `starts` before. */
+/* Combines a run of taps with an output pixel, or with its sums, which continue from `starts`. */
 TVM_EXT_INLINE void tvm_ext_rvv_pool2d_run(const tvm_ext_rvv_pool2d_layer *layer, uint8_t *pixel, int32_t *sums,
                                            const int32_t *starts, const uint8_t *taps, int32_t count)
 {
@@ -124,7 +124,7 @@ TVM_EXT_INLINE void tvm_ext_rvv_pool2d_run(const tvm_ext_rvv_pool2d_layer *layer
     }
 }
 
-/* All channels of one output pixel, whose window begins at row `top` and column `left` of image n. */
+/* Computes all channels of one output pixel, whose window begins at row `top` and column `left` of image n. */
 TVM_EXT_INLINE void tvm_ext_rvv_pool2d_pixel(const tvm_ext_rvv_pool2d_layer *layer, const uint8_t *input,
                                              uint8_t *pixel, const int32_t *factors, int32_t *sums, int32_t n,
                                              int32_t top, int32_t left)
@@ -148,7 +148,7 @@ TVM_EXT_INLINE void tvm_ext_rvv_pool2d_pixel(const tvm_ext_rvv_pool2d_layer *lay
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. factors, sums: of averages, of which sums are scratch. */
+/* Computes output rows [row_begin, row_end) of all images. factors, sums: for averages only; sums are scratch. */
 TVM_EXT_INLINE void tvm_ext_rvv_pool2d(const tvm_ext_rvv_pool2d_layer *layer, const void *input, void *output,
                                        const int32_t *factors, void *sums, int32_t row_begin, int32_t row_end)
 {

@@ -1,7 +1,7 @@
-/* Products of pixels and output channels: a vector of channels' weights times an element of each pixel.
+/* Products of pixels and output channels: a vector of channels' weights times one element of each pixel.
  *
- * Weights are widened to 16 bits once for all pixels; sums have 32. Rows of a channel each: groups of registers are as
- * long as the number of pixels leaves room for. */
+ * Weights are widened to 16 bits once for all pixels; accumulators have 32 bits. Groups of registers are as long as the
+ * number of pixels allows. */
 #ifndef TVM_EXT_RVV_PRODUCT_H
 #define TVM_EXT_RVV_PRODUCT_H
 
@@ -10,7 +10,7 @@
 
 #define TVM_EXT_RVV_MOST_PIXELS 6
 
-/* Sums of `channels` output channels of some pixels: sums[pixel][channel], from starts[channel] on, with `depth`
+/* Task: sums[pixel][channel] of `channels` output channels of some pixels, from starts[channel] on, over `depth`
  * elements of each pixel and weights[depth][channel]. */
 typedef struct {
     int32_t *sums;
@@ -26,19 +26,19 @@ typedef struct {
 #define TVM_EXT_RVV_STEP(PIXEL, COUNT) "addi %[x" PIXEL "], %[x" PIXEL "], " COUNT "\n\t"
 #define TVM_EXT_RVV_STORE(SUMS) "vse32.v " SUMS ", (%[sums])\n\tadd %[sums], %[sums], %[pitch]\n\t"
 
-/* The weights of a tap. */
+/* Loads and widens the weights of a tap. */
 #define TVM_EXT_RVV_WEIGHTS               \
     "vle8.v v24, (%[weights])\n\t"        \
     "add %[weights], %[weights], %[step]\n\t" \
     "vsext.vf2 v28, v24\n\t"
 
-/* Products of one pixel, and of three. */
+/* Multiply one pixel, and three pixels, by the weights. */
 #define TVM_EXT_RVV_ONE(LOAD, AT, A, V) LOAD " %[a], " AT "(%[x" A "])\n\tvwmacc.vx " V ", %[a], v28\n\t"
 #define TVM_EXT_RVV_THREE(LOAD, AT, A, B, C, V, W, X)                                                  \
     LOAD " %[a], " AT "(%[x" A "])\n\t" LOAD " %[b], " AT "(%[x" B "])\n\t" LOAD " %[c], " AT "(%[x" C "])\n\t" \
     "vwmacc.vx " V ", %[a], v28\n\tvwmacc.vx " W ", %[b], v28\n\tvwmacc.vx " X ", %[c], v28\n\t"
 
-/* Forms: pixels, the sums of each and how they start, products of a tap at place AT. */
+/* The forms for 1, 3 and 6 pixels: addresses, accumulators with their start, and products of a tap at offset AT. */
 #define TVM_EXT_RVV_FIND_1 TVM_EXT_RVV_FIND("0")
 #define TVM_EXT_RVV_STEP_1(COUNT) TVM_EXT_RVV_STEP("0", COUNT)
 #define TVM_EXT_RVV_START_1 ""
@@ -67,8 +67,8 @@ typedef struct {
     TVM_EXT_RVV_WEIGHTS TVM_EXT_RVV_THREE(LOAD, AT, "0", "1", "2", "v0", "v4", "v8")                       \
     TVM_EXT_RVV_THREE(LOAD, AT, "3", "4", "5", "v12", "v16", "v20")
 
-/* Sums of PIXELS pixels, elements by instruction LOAD, weights of 16 bits in groups of GROUP registers. A group of
- * channels at a time; of each, taps by fours and what is left. */
+/* Defines the sums of PIXELS pixels, with elements loaded by instruction LOAD and 16-bit weights in groups of GROUP
+ * registers. The outer loop is over groups of channels, the inner one over taps, four at a time and then the rest. */
 #define TVM_EXT_RVV_DEFINE_PRODUCT(NAME, LOAD, PIXELS, GROUP)                                                       \
     TVM_EXT_RVV_SHARED void NAME(const tvm_ext_rvv_product_task *task)                                              \
     {                                                                                                               \
@@ -126,7 +126,7 @@ TVM_EXT_RVV_DEFINE_PRODUCT(tvm_ext_rvv_product_3_u8, "lbu", 3, "m4")
 TVM_EXT_RVV_DEFINE_PRODUCT(tvm_ext_rvv_product_6_s8, "lb", 6, "m2")
 TVM_EXT_RVV_DEFINE_PRODUCT(tvm_ext_rvv_product_6_u8, "lbu", 6, "m2")
 
-/* Sums of 1, 3 or 6 pixels of elements of 8 bits. */
+/* Computes the sums of 1, 3 or 6 pixels with elements of 8 bits. */
 TVM_EXT_INLINE void tvm_ext_rvv_product(int32_t pixels, bool is_unsigned, const tvm_ext_rvv_product_task *task)
 {
     if (pixels == 1) {

@@ -1,4 +1,4 @@
-/* Sums and differences of two quantized tensors by RISC-V's vectors. */
+/* Sums and differences of two quantized tensors with RISC-V's vectors. */
 #ifndef TVM_EXT_RVV_QBINARY_H
 #define TVM_EXT_RVV_QBINARY_H
 
@@ -11,7 +11,7 @@ typedef struct {
     int32_t start;
     int32_t first;
     int32_t second;
-    int32_t shift; /* from 1 on */
+    int32_t shift; /* 1 or more */
     int32_t low;
     int32_t high;
 } tvm_ext_rvv_sum;
@@ -23,7 +23,7 @@ typedef struct {
     tvm_ext_rvv_sum sum;
 } tvm_ext_rvv_qbinary_layer;
 
-/* Elements of `count` pairs, count > 0; the first ones widened by instruction FIRST, the others by SECOND. */
+/* Computes `count` > 0 elements. Instruction FIRST widens the elements of a, SECOND those of b. */
 #if TVM_EXT_RVV
 #define TVM_EXT_RVV_DEFINE_SUMS(SUFFIX, A, B, FIRST, SECOND)                                                       \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_sums_##SUFFIX(const tvm_ext_rvv_sum *sum, uint8_t *output, const uint8_t *a, \
@@ -73,7 +73,7 @@ TVM_EXT_RVV_DEFINE_SUMS(s8_u8, int8_t, uint8_t, "vsext.vf4", "vzext.vf4")
 TVM_EXT_RVV_DEFINE_SUMS(u8_s8, uint8_t, int8_t, "vzext.vf4", "vsext.vf4")
 TVM_EXT_RVV_DEFINE_SUMS(u8_u8, uint8_t, uint8_t, "vzext.vf4", "vzext.vf4")
 
-/* A run of elements. */
+/* Computes a run of elements. */
 TVM_EXT_INLINE void tvm_ext_rvv_qbinary_run(const tvm_ext_rvv_qbinary_layer *layer, uint8_t *output, const uint8_t *a,
                                             const uint8_t *b, int32_t count)
 {
@@ -84,7 +84,7 @@ TVM_EXT_INLINE void tvm_ext_rvv_qbinary_run(const tvm_ext_rvv_qbinary_layer *lay
     }
 }
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image, row by row, or pixel by pixel if pixels have gaps. */
 TVM_EXT_INLINE void tvm_ext_rvv_qbinary_rows(const tvm_ext_rvv_qbinary_layer *layer, const void *first,
                                              const void *second, void *output, int32_t row_begin, int32_t row_end)
 {

@@ -1,7 +1,7 @@
-/* From sums to elements by RISC-V's vectors: a factor for each sum, then the zero point, then limits.
+/* Requantization with RISC-V's vectors: a factor for each accumulator, the zero point, then the limits.
  *
- * A factor is multiplier / 2^(32 + shift), with a shift above 0: the high word of a product, shifted and rounded once.
- * As TensorFlow Lite rounds, it is multiplier / 2^(31 + shift), and both steps round. */
+ * A factor is multiplier / 2^(32 + shift) with a shift above 0: the high word of a product, shifted and rounded once.
+ * With TensorFlow Lite's rounding it is multiplier / 2^(31 + shift), and both steps round. */
 #ifndef TVM_EXT_RVV_REQUANTIZE_H
 #define TVM_EXT_RVV_REQUANTIZE_H
 
@@ -12,19 +12,19 @@
 
 typedef struct {
     bool rounds_twice; /* as TensorFlow Lite does; otherwise once, halves to even */
-    bool has_ties;     /* some sum may lie halfway between two results */
-    int32_t left_shift; /* by which sums are scaled up first, so that every shift is above 0 */
+    bool has_ties;     /* an accumulator may lie halfway between two results */
+    int32_t left_shift; /* scales accumulators up first, so that every shift is above 0 */
     int32_t zero_point;
     int32_t low;
     int32_t high;
 } tvm_ext_rvv_rescale;
 
-/* Rows of a layer's factors, one number for each channel. */
+/* Rows of a layer's factors, with one number for each channel. */
 enum { TVM_EXT_RVV_STARTS, TVM_EXT_RVV_MULTIPLIERS, TVM_EXT_RVV_SHIFTS };
 
 #if TVM_EXT_RVV
-/* Elements of sums in groups of WIDE registers; narrowing them takes HALF and QUARTER as many. ROUND: from sums in v8,
- * multipliers in v16 and shifts in v24 to results in v8. */
+/* Defines the requantization of accumulators in groups of WIDE registers; narrowed groups take HALF and QUARTER. ROUND:
+ * instructions from accumulators in v8, multipliers in v16 and shifts in v24 to results in v8. */
 #define TVM_EXT_RVV_DEFINE_REQUANTIZE(SUFFIX, WIDE, HALF, QUARTER, ROUND)                                       \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_requantize_##SUFFIX(const tvm_ext_rvv_rescale *rescale, uint8_t *output, \
                                                             const int32_t *sums, const int32_t *multipliers,     \
@@ -60,13 +60,13 @@ enum { TVM_EXT_RVV_STARTS, TVM_EXT_RVV_MULTIPLIERS, TVM_EXT_RVV_SHIFTS };
             : "memory" TVM_EXT_RVV_CHANGED);                                                                     \
     }
 
-/* Once, halves up: no sum lies halfway. */
+/* Rounds once, halves up. It is used if no accumulator lies halfway between two results. */
 TVM_EXT_RVV_DEFINE_REQUANTIZE(once, "m8", "m4", "m2",
                               "vsll.vx v8, v8, %[left]\n\t"
                               "vmulh.vv v8, v8, v16\n\t"
                               "vssra.vv v8, v8, v24\n\t")
 
-/* Once, halves to even: a result is one less where it is odd and all bits behind it are those of a half. */
+/* Rounds once, halves to even: an odd result is decremented if all bits below it are those of exactly one half. */
 TVM_EXT_RVV_DEFINE_REQUANTIZE(even, "m4", "m2", "m1",
                               "vsll.vx v8, v8, %[left]\n\t"
                               "vmul.vv v12, v8, v16\n\t"
@@ -81,7 +81,7 @@ TVM_EXT_RVV_DEFINE_REQUANTIZE(even, "m4", "m2", "m1",
                               "vsetvli zero, zero, e32, m4, ta, mu\n\t"
                               "vsub.vv v8, v8, v20, v0.t\n\t")
 
-/* Twice; the second time halves away from zero, so that negative numbers lose one where there is a shift. */
+/* Rounds twice, the second time halves away from zero: negative numbers are decremented first if there is a shift. */
 TVM_EXT_RVV_DEFINE_REQUANTIZE(twice, "m8", "m4", "m2",
                               "vsmul.vv v8, v8, v16\n\t"
                               "vrsub.vi v16, v24, 0\n\t"
@@ -91,7 +91,7 @@ TVM_EXT_RVV_DEFINE_REQUANTIZE(twice, "m8", "m4", "m2",
                               "vssra.vv v8, v8, v24\n\t")
 #endif
 
-/* Elements of the sums of channels from the first one on, count > 0. factors: rows of `channels` numbers. */
+/* Requantizes `count` > 0 channels from the first one on. factors: rows of `channels` numbers. */
 TVM_EXT_INLINE void tvm_ext_rvv_requantize(const tvm_ext_rvv_rescale *rescale, uint8_t *output, const int32_t *sums,
                                            const int32_t *factors, int32_t channels, int32_t count)
 {
