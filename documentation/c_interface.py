@@ -42,12 +42,12 @@ _HEADERS = (
     (
         "Rows through functions of yours",
         "streamed_network",
-        "`--io stream`: [frames never held](../streaming.md).",
+        "`--io stream`: [row-by-row inputs](../streaming.md).",
     ),
 )
 _INTRO = """\
-A package has one public header, `<model>.h`: C11, `extern "C"` for C++, no types of ours but where a table says so.
-Nothing allocates, prints or blocks. Every function that can fail answers `<model>_status`, whose values the
+A package has one public header, `<model>.h`: C11, `extern "C"` for C++, and no types of its own unless a table says so.
+Nothing allocates, prints or blocks. Every function that can fail returns `<model>_status`, whose values the
 header lists. A package's own README shows the calls for its own inputs and outputs."""
 
 

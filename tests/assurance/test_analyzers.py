@@ -65,7 +65,7 @@ def assert_listed(tool: str, findings: Findings, listed: dict[Finding, str]) -> 
         for finding in by_tool[tool]
         if finding not in listed
     }
-    assert not new, f"mend these, or list them in docs/deviations.md with a reason: {sorted(new)}"
+    assert not new, f"fix these, or list them in docs/deviations.md with a reason: {sorted(new)}"
 
 
 @pytest.mark.parametrize("tool", ANALYZERS)

@@ -57,7 +57,7 @@ def test_a_plain_name_is_not_enough(tmp_path: Path) -> None:
 
 
 def test_calls_that_it_does_not_take(tmp_path: Path) -> None:
-    refused(of_node(envelope(decay=4), TensorProto.INT32), tmp_path, r"it follows int16, not int32\[1, 32\]")
+    refused(of_node(envelope(decay=4), TensorProto.INT32), tmp_path, r"it supports int16 only, not int32\[1, 32\]")
     half = of_node(envelope(decay=4), TensorProto.FLOAT16)
     refused(half, tmp_path, r"its tensor 'samples' is of type float16; C11 has float32")
     known = of_node(envelope(("a",), decay=4), a=np.zeros((1, 32), np.int16))

@@ -44,7 +44,7 @@ def test_a_missing_operator_says_how_to_bring_it(tmp_path: Path) -> None:
 
 def test_it_refuses_a_call_in_its_own_words(tmp_path: Path) -> None:
     tvm_ext.custom.register_operator(custom.ENVELOPE)
-    refused(custom.envelope(tmp_path, "int32"), r"Envelope_0\): it follows int16, not int32\[1, 32\]")
+    refused(custom.envelope(tmp_path, "int32"), r"Envelope_0\): it supports int16 only, not int32\[1, 32\]")
 
 
 def _raise(*_: Any) -> Any:

@@ -70,7 +70,7 @@ ENVELOPE = CustomOperator(
     reference=_follow,
     code=_code,
     states=lambda call: [CustomState(name="state", initial=np.array([100], np.int32))],
-    refuses=lambda call: None if call.present[0].dtype == "int16" else f"it follows int16, not {call.present[0]}",
+    refuses=lambda call: None if call.present[0].dtype == "int16" else f"it supports int16 only, not {call.present[0]}",
 )
 """A level that rises at once and falls slowly, kept from run to run: integers, an option, a header."""
 

@@ -105,7 +105,7 @@ class PlanRejected(TvmExtError):
 class ExtensionFailed(TvmExtError):
     """Code of another distribution, which an entry point provides, failed or returned an unusable result."""
 
-    way_out = "Repair or uninstall the distribution that the message names: [extensions](inside.md#extensions)."
+    way_out = "Fix or uninstall the distribution that the message names: [extensions](inside.md#extensions)."
 
 
 class DefectNotice(UserWarning):
@@ -132,15 +132,15 @@ class BuildFailed(TvmExtError):
     """A C compiler or linker refused generated code. The message contains its output."""
 
     way_out = (
-        "The compiler's own message follows: a flag or a section that it does not know, or memory that is too "
-        "small for the code."
+        "Read the compiler's own message, which follows. Usually the compiler does not know a flag or a section, or a "
+        "memory is too small for the code."
     )
 
 
 class RunFailed(TvmExtError):
     """A package did not run to its end on the host or on a board."""
 
-    way_out = "The program's own message follows; on boards, look at the stack of the platform's file first."
+    way_out = "Read the program's own message, which follows. On boards, first check the stack in the platform's file."
 
 
 class NotReady(RunFailed):
@@ -180,6 +180,6 @@ class VerificationFailed(TvmExtError):
 
 
 class BadPackage(TvmExtError):
-    """A folder that is no package of ours, a package that does not read back, or an unwritable output folder."""
+    """A folder that is not a package of tvm_ext, a package that cannot be read, or an unwritable output folder."""
 
     way_out = "Compile the model again, or name another folder: files that tvm_ext did not write are never replaced."

@@ -1,4 +1,4 @@
-"""Code of other distributions, found through entry points. Only installed distributions have entry points."""
+"""Load the extensions of other installed distributions, which declare them as entry points."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class Extension:
 
     @property
     def said(self) -> str:
+        """Name the extension and its distribution, for messages."""
         return f"{self.name} of {self.distribution}"
 
 
 def extensions(group: str) -> tuple[Extension, ...]:
     """Return the extensions of installed distributions in a group, by name.
 
-    Raises ExtensionFailed where an extension cannot be loaded.
+    Raises ExtensionFailed if an extension cannot be loaded, or if two of the group have one name.
     """
     return _found(group, tuple(sys.path))
 
@@ -52,7 +53,7 @@ def _found(group: str, path: tuple[str, ...]) -> tuple[Extension, ...]:
         except Exception as error:  # the module of the other distribution may raise anything
             raise ExtensionFailed(
                 f"{group}: {point.name} = {point.value} of {said} cannot be loaded: {type(error).__name__}: {error}. "
-                "Repair or uninstall it."
+                "Fix or uninstall it."
             ) from error
         if any(one.name == point.name for one in found):
             raise ExtensionFailed(

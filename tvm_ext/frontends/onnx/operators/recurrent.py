@@ -32,7 +32,7 @@ _MOST_WITH_LENGTHS = 512
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cell:
-    """One direction's weights. gates(x): the input's share [batch, num_gates * hidden] of one step, bias not added.
+    """Weights of one direction. gates(x): products of the input of one step, [batch, num_gates * hidden], without bias.
 
     recurrent [hidden, num_gates * hidden]; input_bias and recurrent_bias [num_gates * hidden] or None;
     peephole [3 * hidden] or None; limit: values before an activation are clipped to [-limit, limit].
@@ -117,7 +117,7 @@ class _Direction:
         return static_shape(self.inputs[2])[2]
 
     def cell(self, emit: Emitter, inputs: Inputs, index: int) -> Cell:
-        """Return the cell whose weights stand at `index` along the first axis of `inputs`."""
+        """Return the cell with the weights at `index` of the first axis of `inputs`."""
         default, count = self.kind.activations, len(self.kind.activations)
         names = self.attributes.get("activations") or default * (self.index + 1)
         attr = self.attributes
@@ -186,13 +186,13 @@ def _looped(emit: Emitter, own: _Direction, state: State) -> tuple[relax.Expr, S
 
 
 def _lengths(given: relax.Expr | None, steps: int) -> relax.Expr | None:
-    """Lengths of the sequences where they may differ from the number of steps."""
+    """Return the lengths of the sequences, or None if all are known to equal the number of steps."""
     known = ints_of(given)
     return None if given is None or (known is not None and set(known) == {steps}) else given
 
 
 def _row(emit: Emitter, x: relax.Expr, index: int) -> relax.Expr:
-    """x[index] of a tensor whose first axis is the direction."""
+    """Return x[index] of a tensor whose first axis is the direction."""
     return emit.reshaped(emit.slice(x, 0, index, index + 1), static_shape(x)[1:])
 
 
@@ -224,7 +224,7 @@ def _initial(
 
 
 def _input_shares(emit: Emitter, x: relax.Expr, weights: relax.Expr, index: int) -> relax.Expr:
-    """[steps, batch, num_gates * hidden]: the input times its weights, for all steps at once."""
+    """Return the input times its weights for all steps at once, [steps, batch, num_gates * hidden]."""
     steps, batch, width = static_shape(x)
     weight = emit.transposed(_row(emit, weights, index), [1, 0])
     flat = emit.matmul(emit.reshaped(x, (steps * batch, width)), weight)
@@ -244,7 +244,7 @@ def _clipped(emit: Emitter, cell: Cell, x: relax.Expr) -> relax.Expr:
 
 
 def _gate(emit: Emitter, cell: Cell, x: relax.Expr | None, index: int) -> relax.Expr | None:
-    """The part of the last axis that belongs to one gate."""
+    """Return the part of the last axis that belongs to one gate."""
     if x is None:
         return None
     axis = len(static_shape(x)) - 1
@@ -257,7 +257,7 @@ def _rnn_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> Sta
 
 
 def _gru_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> State:
-    """Gates in the order z, r, h."""
+    """Compute one step of a GRU. The gates are in the order z, r, h."""
     f, g = cell.functions
     (h,) = state
     shares = _sum(emit, share, cell.input_bias)
@@ -276,7 +276,7 @@ def _gru_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> Sta
 
 
 def _lstm_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> State:
-    """Gates in the order i, o, f, c; peepholes in the order i, o, f."""
+    """Compute one step of an LSTM. The gates are in the order i, o, f, c, the peepholes in the order i, o, f."""
     f, g, h = cell.functions
     hidden, memory = state
     total = _sum(emit, share, emit.matmul(hidden, cell.recurrent), cell.input_bias, cell.recurrent_bias)
@@ -298,7 +298,7 @@ def _lstm_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> St
 
 Activation = Callable[[relax.Expr], relax.Expr]
 
-# Defaults of alpha and beta, in the standard's table.
+# Defaults of alpha and beta, from the table in the ONNX standard.
 _PARAMETERS: dict[str, tuple[float, ...]] = {
     "relu": (),
     "tanh": (),
@@ -317,7 +317,7 @@ _PARAMETERS: dict[str, tuple[float, ...]] = {
 def activations(
     emit: Emitter, names: Sequence[bytes | str], alphas: Sequence[float], betas: Sequence[float]
 ) -> list[Activation]:
-    """One function per name; alphas and betas go in order to those that have such parameters. Raises Refused."""
+    """Return one function per name. Functions with parameters take alphas and betas in order. Raises Refused."""
     alpha, beta = iter(alphas), iter(betas)
     made = []
     for encoded in names:

@@ -1,4 +1,4 @@
-"""Reduce*, ArgMin and ArgMax: axes as attribute or operand, empty axes, empty sets, the last of equal elements."""
+"""Converters of Reduce*, ArgMin and ArgMax, with axes as attribute or operand, empty axes and empty sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reduction = Callable[[Emitter, "relax.Expr", list[int], bool], "relax.Expr"]
 
 
 def _axes(inputs: Inputs, attr: Attributes, rank: int) -> list[int]:
-    """Return the axes to reduce, or none where the operator is told to do nothing. Raises Refused."""
+    """Return the axes to reduce, or none if the operator should do nothing. Raises Refused."""
     given: Sequence[int] | None = attr.get("axes")
     if len(inputs) > 1 and inputs[1] is not None:
         given = () if static_shape(inputs[1]) == (0,) else ints_of(inputs[1])
@@ -70,7 +70,7 @@ def _extreme(name: str) -> Reduction:
 
 
 def _least_binding(dtype: str, name: str) -> float:
-    """Return the extreme of an empty set."""
+    """Return the extreme of an empty set, which any element replaces."""
     if dtype == "bool":
         return name == "min"
     if dtype.startswith("float"):

@@ -1,4 +1,4 @@
-"""Resize and Upsample in all modes, separable, with tables of indices and weights computed at compile time."""
+"""Converters of Resize and Upsample in all modes: one axis at a time, with indices and weights from compile time."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _resized(
     emit: Emitter, x: relax.Expr, axes: Mapping[int, Axis], how: Interpolation, extrapolation_value: float
 ) -> relax.Expr:
     if all(axis.source == axis.target for axis in axes.values()) and how.coordinates != "tf_crop_and_resize":
-        return x  # onnxruntime does the same, even where a factor is a little above 1
+        return x  # onnxruntime does the same, even if a factor is slightly above 1
     tables = {index: taps(axis, how) for index, axis in axes.items()}
     tables = {index: table for index, table in tables.items() if not is_identity(table, axes[index])}
     if not tables:

@@ -1,4 +1,4 @@
-"""Operators that select elements: TopK, OneHot, Compress by a known condition, TensorScatter, CumSum, CumProd, Det."""
+"""Converters of TopK, OneHot, Compress by a known condition, TensorScatter, CumSum, CumProd and Det."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_DEPTH = 1 << 20
 
 
 class TopK(OnnxOpConverter):
-    """The k largest or smallest elements in order, where the first of equal elements comes first.
+    """Converter of TopK: the k largest or smallest elements in order. Equal elements keep their order.
 
     The rank of an element is the number of elements ahead of it in that order. This takes n comparisons for each
     element, and no scratch except for the ranks.
@@ -73,7 +73,7 @@ def _top(emit: Emitter, x: relax.Expr, k: int, attr: Attributes) -> relax.Expr:
 
 
 class OneHot(OnnxOpConverter):
-    """Negative indices count from the depth. Indices outside the depth give no element."""
+    """Converter of OneHot. Negative indices count from the depth; indices outside the depth set no element."""
 
     @classmethod
     def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -107,7 +107,7 @@ class Compress(OnnxOpConverter):
 
 
 class TensorScatter(OnnxOpConverter):
-    """A cache with an update written at an index of its own in each batch. If circular, the start follows the end."""
+    """Converter of TensorScatter: write an update into a cache, at one index per batch. Circular caches wrap around."""
 
     @classmethod
     def _impl_v24(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -151,7 +151,7 @@ def _running(name: str, operator: str) -> type[OnnxOpConverter]:
 
 
 class Det(OnnxOpConverter):
-    """Determinants of small matrices, by the minors of the first row."""
+    """Converter of Det: determinants of small matrices, by the minors of the first row."""
 
     @classmethod
     def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
