@@ -43,7 +43,7 @@ _ENOUGH_DB, _LOST_DB = 20.0, 12.0
 """Signal-to-noise ratio at which a quantized case is right, and how far it may fall behind that of rounding alone."""
 _MATCH = 0.9
 """Share of integers, such as indices, that a quantized case has in common with the runtime on rounded inputs."""
-_NO_INT8_FORM = "the model holds no float operator that has an int8 form"
+_NO_INT8_FORM = "no float operator of the model has an int8 form"
 _FOREIGN = re.compile(r"TVM's importer fails|InternalError|TVMError|Traceback|SystemError")
 
 

@@ -118,7 +118,7 @@ def test_a_platform_in_a_pipe_is_its_file(digits: Path, tmp_path: Path) -> None:
         (None, "is not a package"),
         ("{", "is damaged"),
         ("[]", "schema_version is missing"),
-        ('{"schema_version": 99}', "reads up to"),
+        ('{"schema_version": 99}', "reads at most"),
         ('{"schema_version": 1}', "is damaged at"),
     ],
 )

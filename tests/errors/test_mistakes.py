@@ -101,7 +101,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "unit": ("compile {model} -p cortex_m4 -o {out} --ram 64KB", "Write 64KiB (65536 B) or 64kB (64000 B)"),
     "word": ("compile {model} -p cortex_m4 -o {out} --quantize int4", "is not one of 'none', 'int8', 'auto'"),
     "board": ("compile {model} -p host -o {out} --verify qemu", "host has no board. Choose verify = host, or"),
-    "pin": ("compile {model} -p cortex_m4 -o {out} --pin z=0", "near names first: x, y"),
+    "pin": ("compile {model} -p cortex_m4 -o {out} --pin z=0", "imilar names first, it has: x, y"),
     "rename": ("compile {model} -p cortex_m4 -o {out} --rename z=w", "its inputs are x, its outputs y"),
     "memory": (
         "compile {model} -p cortex_m4 -o {out} --place-port x=dtcm",

@@ -78,7 +78,10 @@ def filled(net: Network) -> list[int]:
 
 FLOAT: dict[str, tuple[Make, str]] = {
     "axis": (pair("EXPAND_DIMS", types=("", "int32"), shapes=(SHAPE, ()), result=(1, 4, 6, 5, 1)), "axis depends on"),
-    "squeeze": (moved("SQUEEZE", options="SqueezeOptions", SqueezeDims=[1]), r"it drops axes \[1\] of \[1, 4, 6, 5\]"),
+    "squeeze": (
+        moved("SQUEEZE", options="SqueezeOptions", SqueezeDims=[1]),
+        r"it removes axes \[1\] of \[1, 4, 6, 5\]",
+    ),
     "fill": (filled, r"it fills with a tensor of shape \[2\], not with a number"),
     "negative padding": (
         moved("SPACE_TO_BATCH_ND", ints(2, 2), np.array([[-1, 1], [0, 0]], np.int32)),
@@ -89,7 +92,7 @@ FLOAT: dict[str, tuple[Make, str]] = {
     "batch": (moved("BATCH_TO_SPACE_ND", ints(2, 2), np.zeros((2, 2), np.int32)), "its batch of 1 does not divide"),
     "crops": (
         moved("BATCH_TO_SPACE_ND", ints(1, 1), np.array([[4, 0], [0, 0]], np.int32)),
-        "at least 0 and leave something",
+        "at least 0 and must leave elements",
     ),
     "mirror": (
         moved("MIRROR_PAD", np.array([[0, 0], [4, 0], [0, 0], [0, 0]], np.int32), options="MirrorPadOptions"),
@@ -97,7 +100,7 @@ FLOAT: dict[str, tuple[Make, str]] = {
     ),
     "row": (rows(1, 4), r"an index lies outside \[0, 4\)"),
     "part": (update((5, 2), 2), r"its part \[5, 2\] does not fit into \[4, 6\]"),
-    "place": (update((2, 2), 3), r"its place has \[3\] numbers; 2 are needed"),
+    "place": (update((2, 2), 3), r"its begin has \[3\] numbers; 2 are needed"),
 }
 INT8: dict[str, tuple[Make, str]] = {
     "comparison": (pair("LESS", "LessOptions", scales=(2.0, 0.1, 1.0)), "compares integers with scales below 1"),

@@ -79,7 +79,7 @@ def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert found["gcc"]["found"][:1].isdigit() and found["apache-tvm"]["found"].startswith("0.")
     monkeypatch.setenv("PATH", str(tmp_path))
     text = told("doctor", status=1)
-    assert "missing: apt install gcc-arm-none-eabi" in " ".join(text.replace("│", " ").split())
+    assert "missing:" in text and "gcc-arm-none-eabi" in text
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["with tables", "quiet"])

@@ -99,7 +99,7 @@ def test_a_session_resets_saves_and_restores(tmp_path: Path) -> None:
         assert session.run(one)["y"].tolist() == [[8, 16, 24]]
         session.reset()
         assert session.run(one)["y"].tolist() == [[2, 4, 6]]
-        with pytest.raises(BadInput, match=r"16 B; 3 B are given"):
+        with pytest.raises(BadInput, match=r"16 B, and 3 B are given"):
             session.restore(b"abc")
         session.restore(bytes(len(kept)))  # as memory is before the first reset
         with pytest.raises(RunFailed, match=r"returned -1"):
@@ -202,7 +202,7 @@ def test_resource_variables_that_cannot_be_are_refused(tmp_path: Path) -> None:
     source = net.input("x", (1, 4))
     seen = net.tensor("seen", (1, 4))
     net.operator("READ_VARIABLE", [source], seen)
-    with pytest.raises(BadModel, match=r"READ_VARIABLE_0 names no variable"):
+    with pytest.raises(BadModel, match=r"READ_VARIABLE_0 uses a variable that no VAR_HANDLE names"):
         tvm_ext.load(saved_tflite(net.finish([seen]), tmp_path))
     net = TfliteWriter()
     source, seen = net.input("x", (1, 4)), net.tensor("seen", (1, 4))

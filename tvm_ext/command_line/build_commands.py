@@ -346,7 +346,10 @@ def sweep_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile many models for many platforms, and write one table of RAM, flash, instructions and errors."""
+    """Compile many models for many platforms into one table.
+
+    The table lists RAM, flash, instructions and errors.
+    """
     with errors_shown(as_json, debug):
         from tvm_ext.core.processes.child import ChildLimits
         from tvm_ext.report.listings import front_table

@@ -59,7 +59,7 @@ def report_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show the report of a package: memories, layers and verification."""
+    """Show the report of a package: memory, layers, verification."""
     with errors_shown(as_json, debug):
         from tvm_ext.report.read_report import read_report
 
@@ -139,9 +139,10 @@ def profile_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Count the instructions and memory accesses of each layer in QEMU, and estimate cycles from them.
+    """Count instructions and memory accesses of each layer in QEMU.
 
-    With --runner, measure cycles on a device. The package must have been compiled with --hooks.
+    Cycles are estimated from them. With --runner, measure cycles on a device. The package must have been compiled with
+    --hooks.
     """
     with errors_shown(as_json, debug):
         from tvm_ext.core.files.arrays import read_arrays
@@ -185,7 +186,10 @@ def compare_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare every layer with the reference runtime of the model's format. Exit status 1 if a layer differs."""
+    """Compare every layer with the reference runtime of the model.
+
+    Exit status 1 if a layer differs.
+    """
     bound, states = parse_bindings(bind or []), parse_states(state)
     with errors_shown(as_json, debug):
         from tvm_ext.comparison.comparison import comparison_table
@@ -270,7 +274,7 @@ def problems_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write the memory allocation problems of a package as CSV files.
+    """Write the allocation problems of a package as CSV files.
 
     Each row is the lifetime and the bytes of a tensor, `id,lower,upper,size`: the format of MiniMalloc.
     """

@@ -185,9 +185,9 @@ _LIBRARIES = (
 
 
 def doctor_command(as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show which tools are installed, and how to install the others: compilers, emulators, reference runtimes.
+    """Show which tools are installed, and how to install the others.
 
-    Exit status 1 if a tool that every build needs is missing.
+    Tools are compilers, emulators and reference runtimes. Exit status 1 if a tool that every build needs is missing.
     """
     with errors_shown(as_json, debug):
         found = [*_programs(), *_libraries()]

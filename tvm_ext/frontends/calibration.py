@@ -158,7 +158,7 @@ def _array(where: str, name: str, value: object) -> Array:
     try:
         return np.asarray(value)
     except ValueError:
-        raise BadInput(f"{where}: {name!r} is no array: its rows differ in length.") from None
+        raise BadInput(f"{where}: {name!r} is not an array: its rows differ in length.") from None
 
 
 Examples = Sequence[object] | object
