@@ -52,12 +52,24 @@ def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var,
     }
     buffers = [printer.c_type(str(buffer.ty.dtype)) for buffer in storage.offsets]
     is_mixed = _is_mixed([*(one.ctype for one in parameters if one.role in ("input", "output")), *buffers])
+    bools: list[str] = []
     if is_mixed:
-        parameters = [replace(one, ctype=any_type(one.ctype)) if one.role == "output" else one for one in parameters]
+        bools = [one.name for one in parameters if one.role == "output" and one.ctype == "bool"]
+        # GCC takes a pointer to bool for incompatible with a pointer to tvm_ext_any_bool, so the function converts it.
+        parameters = [
+            replace(one, ctype=any_type(one.ctype)) if one.role == "output" and one.ctype != "bool" else one
+            for one in parameters
+        ]
+        printer.names |= {
+            var: f"any_{one.name}" for var, one in zip(function.params, parameters, strict=True) if one.name in bools
+        }
         printer.headers.add("tvm_ext_kernels.h")
-    taken = {parameter.name for parameter in parameters} | {"scratch"}
+    taken = {parameter.name for parameter in parameters} | {f"any_{name}" for name in bools} | {"scratch"}
     around = Around(turns={}, tables=tables, places=places)
-    lines = StatementPrinter(printer, storage, taken, around).body(function.body, is_mixed=is_mixed)
+    lines = [
+        *(f"{any_type('bool')} *const any_{name} = ({any_type('bool')} *)(void *){name};" for name in bools),
+        *StatementPrinter(printer, storage, taken, around).body(function.body, is_mixed=is_mixed),
+    ]
     words = set(re.findall(r"\w+", "\n".join(lines)))  # operands of a self-comparison are not printed
     unused = [parameter.name for parameter in parameters if parameter.name not in words]
     if storage.scratch_bytes:
