@@ -33,6 +33,7 @@ from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
 from codegen_c.operators.kinds import Rounding
+from codegen_c.program.extreme_runs import instructions_of, worst_run
 from codegen_c.program.guards import with_guards
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
@@ -91,8 +92,9 @@ class Compiled:
 
     @property
     def modelled_instructions(self) -> int:
-        """Modelled instructions of all kernel calls and of splitting. They rank methods and are no measurement."""
-        return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
+        """Modelled instructions of the worst run and of splitting. They rank methods and are no measurement."""
+        run = worst_run(self.program, instructions_of)
+        return sum(call.implementation.instructions for call in run.kernel_calls()) + self.added_instructions
 
     @property
     def is_quantized(self) -> bool:

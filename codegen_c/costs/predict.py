@@ -6,12 +6,14 @@ model the timing of memories.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.operators.kinds import TensorType
+from codegen_c.program.extreme_runs import best_run, has_branches, instructions_of, macs_of, worst_run
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Call, DriverWait, KernelCall, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
@@ -34,16 +36,59 @@ def time_model(platform: Platform, processor: str = "") -> TimeModel:
     )  # fmt: skip
 
 
-def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:
+def predicted_cycles(program: Program, time: TimeModel, *, only: str = "", best: bool = False) -> float:
     """Return the cycles of one run, including transfers that run beside the steps.
 
     Steps of several processors are counted as if each processor waited for the others.
     time: the model of the first processor, in whose cycles the result is counted. only: if given, all tensors and
-    scratch are assumed to be in this memory, and no transfer takes time.
+    scratch are assumed to be in this memory, and no transfer takes time. best: if True, the run takes the branches with
+    the fewest cycles, otherwise those with the most.
     """
-    return finish_cycles(
-        event for step in program.steps for call in calls(step) for event in _events(program, call, time, only)
+
+    def cycles(steps: Iterable[Step]) -> float:
+        return finish_cycles(
+            event for step in steps for call in calls(step) for event in _events(program, call, time, only)
+        )
+
+    choose = best_run if best else worst_run
+    return cycles(choose(program, lambda step: cycles([step])).steps)
+
+
+def worst_case_steps(program: Program, time: TimeModel) -> frozenset[str]:
+    """Return the names of the steps of the run that takes the branches with the most cycles."""
+    return frozenset(step.name for step in worst_run(program, lambda step: step_cycles(program, step, time)).steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestCase:
+    """Multiply-accumulates, modelled instructions and predicted cycles of runs that take the branches with the fewest.
+
+    Each is the least of all runs, which need not be of one run.
+    """
+
+    macs: int
+    instructions: int
+    cycles: int
+
+
+def best_case(program: Program, time: TimeModel, *, added_instructions: int = 0) -> BestCase | None:
+    """Return the best case of a program with branches; None if no run skips steps.
+
+    added_instructions: instructions of every run beyond those of its kernels.
+    """
+    if not has_branches(program):
+        return None
+    fewest = best_run(program, instructions_of)
+    return BestCase(
+        macs=sum(map(macs_of, best_run(program, macs_of).steps)),
+        instructions=sum(map(instructions_of, fewest.steps)) + added_instructions,
+        cycles=round(predicted_cycles(program, time, best=True)),
     )
+
+
+def most_macs(program: Program) -> int:
+    """Return the multiply-accumulates of the run that takes the branches with the most."""
+    return sum(map(macs_of, worst_run(program, macs_of).steps))
 
 
 def step_cycles(program: Program, step: Step, time: TimeModel) -> float:

@@ -13,6 +13,10 @@ import tvm_ext
 from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions
 from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.report.page.grids import costs, layer_grid
+from tvm_ext.report.page.page import report_page
+from tvm_ext.report.tables import totals_table
+from tvm_ext.report.timeline import timeline_of
 
 SHAPE = (1, 8, 16, 16)
 pytestmark = pytest.mark.filterwarnings("ignore:.*both branches are compiled")
@@ -90,6 +94,11 @@ def test_a_run_executes_one_branch(tmp_path: Path) -> None:
         assert all(package.report["verify"][target]["passed"] for target in ("host", "qemu"))
         counts[takes_many] = package.report["verify"]["qemu"]["instructions"]
         assert "} else {" in (folder / f"{path.stem}.c").read_text()
+        profile = package.profile({"x": np.ones((1, 3, 16, 16), np.float32)})
+        assert [name for name in profile.skipped or () if "permute" not in name] == (
+            ["else_few_0", "else_few_2"] if takes_many else ["then_many_0", "then_many_2"]
+        )
+        assert not {layer.name for layer in profile.layers} & set(profile.skipped)
     assert 0.6 * 1_179_648 < counts[True] - counts[False] < 2 * 1_179_648
 
 
@@ -107,6 +116,47 @@ def test_both_sides_give_the_numbers_of_onnxruntime(nested: bool, tmp_path: Path
         (found,) = package.run({"x": x}).values()
         (expected,) = session.run(None, {"x": x})
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+SHARED_MACS = 3 * 8 * 9 * 256
+MANY_MACS, FEW_MACS = 2 * 8 * 32 * 9 * 256, 2 * 8 * 8 * 9 * 256
+
+
+def test_predictions_are_of_the_worst_and_the_best_case(tmp_path: Path) -> None:
+    """A run never has the multiply-accumulates of both branches."""
+    path = saved(model(0.35), tmp_path)
+    report = tvm_ext.build(path, "cortex_m4", tmp_path / "out", BuildOptions(verify=())).report
+    assert report["macs"] - report["macs_best_case"] == MANY_MACS - FEW_MACS
+    assert SHARED_MACS + MANY_MACS <= report["macs"] < SHARED_MACS + MANY_MACS + FEW_MACS
+    predicted, steps = report["prediction"], report["steps"]
+    worst = [step for step in steps if step.get("in_worst_case", True)]
+    few = [step for step in steps if not step.get("in_worst_case", True)]
+    assert few[0]["name"] == "else_few_0" and all(step["guards"][0]["holds"] is False for step in few)
+    assert abs(sum(step["predicted_cycles"] for step in worst) - predicted["cycles"]) <= len(worst)
+    assert sum(step["macs"] for step in worst) == report["macs"]
+    for key in ("cycles", "instructions", "ms"):
+        assert 0 < predicted[f"{key}_best_case"] < predicted[key]
+    assert {one.step for one in timeline_of(report)} == {step["name"] for step in worst}
+    cells = [str(cell) for column in totals_table(report).columns for cell in column.cells]
+    assert f"{report['macs']:,}; best case {report['macs_best_case']:,}" in cells
+    assert sum("not in the worst case" in cost.text for cost in costs(report)[1]) == len(few)
+    assert "runs if" in layer_grid(report).headings and "best case" in report_page(report)
+    found = tvm_ext.estimate(path, "cortex_m4")
+    assert found.best_case and (found.macs, found.best_case.macs) == (report["macs"], report["macs_best_case"])
+    assert (found.predicted_cycles, found.best_case.cycles) == (predicted["cycles"], predicted["cycles_best_case"])
+    assert "best case" in repr(found)
+
+
+def test_a_model_without_branches_has_no_best_case(tmp_path: Path) -> None:
+    net = model(0.35)
+    net.graph.node.pop()
+    net.graph.node.pop()
+    net.graph.output[0].name = net.graph.node[1].output[0]
+    report = tvm_ext.build(saved(net, tmp_path), "cortex_m4", tmp_path / "out", BuildOptions(verify=())).report
+    assert "macs_best_case" not in report and set(report["prediction"]) == {
+        "note", "cycles", "cycles_in_default_memory", "moved"
+    }  # fmt: skip
+    assert not any("guards" in step for step in report["steps"])
 
 
 def test_a_branch_in_parts_stays_right(tmp_path: Path) -> None:

@@ -237,7 +237,8 @@ def estimate_command(
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
             found = tvm_ext.estimate(module, board, chosen, calibration=calibration)
         if as_json:
-            print_json(asdict(found) | {"predicted_ms": found.predicted_ms})
+            values = {key: value for key, value in asdict(found).items() if key != "best_case" or value is not None}
+            print_json(values | {"predicted_ms": found.predicted_ms})
             return
         table = FoldingTable("", title=f"{found.model} on {found.platform}, estimated", title_justify="left")
         table.add_column("", justify="right")
@@ -251,10 +252,24 @@ def estimate_command(
             ("instructions per run", number(found.predicted_instructions)),
             ("cycles per run", number(found.predicted_cycles)),
             (f"time at {found.clock_hz / 1e6:g} MHz", f"{found.predicted_ms:.2f} ms"),
+            *_best_rows(found),
             ("made to fit by", found.method),
         ):
             table.add_row(title, value)
         stdout.print(table)
+
+
+def _best_rows(found: tvm_ext.Estimate) -> list[tuple[str, str]]:
+    """Return the rows of the best case of a model with branches; the rows before them are its worst case."""
+    best = found.best_case
+    if best is None:
+        return []
+    return [
+        ("multiply-accumulates, best case", number(best.macs)),
+        ("instructions, best case", number(best.instructions)),
+        ("cycles, best case", number(best.cycles)),
+        ("time, best case", f"{best.cycles * 1000 / found.clock_hz:.2f} ms"),
+    ]
 
 
 def pareto_command(

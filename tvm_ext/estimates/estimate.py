@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen_c.backend.build import Compiled
-from codegen_c.costs.predict import predicted_cycles, time_model
+from codegen_c.costs.predict import BestCase, best_case, most_macs, predicted_cycles, time_model
 from codegen_c.targets.registry import check_processors
 from tvm_ext.compilation.pipeline import compile_model, refuse_tune
 from tvm_ext.core.arguments import chosen_options, takes_options
@@ -26,7 +26,8 @@ class Estimate:
     build. memories: the same bytes by the name of the memory. arena_bytes, state_bytes, weights_bytes: parts of these.
     code_bytes, stack_bytes: always None, because they need a C compiler and a run. predicted_instructions: of a run, by
     the cost model of the kernels. predicted_cycles: of a run on the processor and its memories, at clock_hz.
-    method: how the model was made to fit.
+    method: how the model was made to fit. best_case: of a model with branches, of which a run executes one, the least
+    work of a run; macs, predicted_instructions and predicted_cycles are the most then. None without branches.
     """
 
     model: str
@@ -44,6 +45,7 @@ class Estimate:
     predicted_cycles: int
     clock_hz: int
     method: str
+    best_case: BestCase | None = None
 
     @property
     def predicted_ms(self) -> float:
@@ -58,10 +60,12 @@ class Estimate:
         return facts_html(f"{self.model} on {self.platform}, estimated", self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
+        found = self.best_case
+        best = [("best case", f"{found.macs:,} MACs, {found.cycles:,} cycles")] if found else []
         return [
             ("RAM", f"{self.ram_bytes:,} B"), ("flash", f"{self.flash_bytes:,} B without code"),
             ("MACs", f"{self.macs:,}"), ("instructions predicted", f"{self.predicted_instructions:,}"),
-            ("cycles predicted", f"{self.predicted_cycles:,}"), ("ms", f"{self.predicted_ms:.2f}"),
+            ("cycles predicted", f"{self.predicted_cycles:,}"), ("ms", f"{self.predicted_ms:.2f}"), *best,
             ("method", self.method),
         ]  # fmt: skip
 
@@ -104,8 +108,9 @@ def estimate_of(compiled: Compiled) -> Estimate:
         model=compiled.interface.model, platform=platform.name, ram_bytes=by_kind["ram"], flash_bytes=by_kind["rom"],
         memories=used, arena_bytes=plan.arena_bytes, state_bytes=plan.state_bytes,
         weights_bytes=program.weights_bytes, code_bytes=None, stack_bytes=None,
-        macs=sum(call.implementation.macs for call in program.kernel_calls()),
+        macs=most_macs(program),
         predicted_instructions=compiled.modelled_instructions,
         predicted_cycles=round(predicted_cycles(program, time_model(platform))), clock_hz=platform.processor.clock_hz,
         method=compiled.attempts[-1].method if compiled.attempts else "whole",
+        best_case=best_case(program, time_model(platform), added_instructions=compiled.added_instructions),
     )  # fmt: skip

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.profiling.estimate_cycles import CallSite
+from tvm_ext.profiling.taken_branches import Guards, skipped_steps
 
 RUN = "run"
 """Layer name for the run function's own instructions."""
@@ -21,15 +22,44 @@ RUN = "run"
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSteps:
-    """Kernel calls of a package. functions: the calls that each function computes. order: the calls of each step."""
+    """Kernel calls of a package.
+
+    functions: the calls that each function computes. order: the calls of each step. guards: conditions of the steps of
+    branches.
+    """
 
     functions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, list[str]])
     order: Sequence[Sequence[str]] = ()
+    guards: Guards = field(default_factory=dict[str, Sequence[tuple[str, bool]]])
 
     @property
     def rows(self) -> set[str]:
         """Calls that alternate with other calls of their step, because each computes some rows at a time."""
         return {call for step in self.order if len(step) > 1 for call in step}
+
+
+def without_skipped(
+    calls: Sequence[CallSite], functions: Mapping[int, str], steps: PackageSteps
+) -> tuple[PackageSteps, list[str] | None]:
+    """Return the steps of branches that a run took, and the names of those it skipped.
+
+    Returns all steps and None if the calls of the run do not say which branches it took. calls, functions: as in
+    `layer_names`.
+    """
+    if not steps.guards:
+        return steps, []
+    rows = steps.rows
+    own = {name: steps.functions.get(_plain(name), ()) for name in functions.values()}
+    there = {step for computed in own.values() for step in computed}
+    folded = {step for computed in steps.functions.values() for step in computed} - there - rows
+    order = [call for step in steps.order for call in step if call in (there | folded) - rows]
+    called = [own.get(functions.get(call.target, ""), ()) for call in calls[1:]]
+    computed = [{*own_steps, *folded} for own_steps in called if own_steps and not rows.issuperset(own_steps)]
+    skipped = skipped_steps(order, computed, steps.guards)
+    if skipped is None:
+        return steps, None
+    left = [[call for call in step if call not in skipped] for step in steps.order]
+    return replace(steps, order=[step for step in left if step]), skipped
 
 
 def layer_names(calls: Sequence[CallSite], functions: Mapping[int, str], steps: PackageSteps) -> list[str]:

@@ -15,6 +15,7 @@ NOTE = (
 )
 WAITS = "waits"
 """Name of the cycles that memories add, beside the classes of instructions."""
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,8 @@ class Profile:
     """Profile of a run on a board in QEMU.
 
     cycles: an estimate by the core's table. core_source: source of the table. core_bound: effects that the estimate
-    ignores.
+    ignores. skipped: names of the steps that the run skipped, because it did not take their branch; None if the calls
+    of the run do not tell which branches it took.
     """
 
     model: str
@@ -91,6 +93,7 @@ class Profile:
     core_bound: str
     clock_hz: int
     layers: tuple[LayerProfile, ...]
+    skipped: tuple[str, ...] | None = ()
 
     def __repr__(self) -> str:
         time = f"{self.milliseconds(self.cycles):,.3f} ms"
@@ -112,6 +115,20 @@ class Profile:
         read = ("layer", "memory", "loaded B", "stored B", "wait cycles")
         shown = rows_html(repr(self)[1:-1], headings, rows, most=200) + bars_html("estimated cycles", bars)
         return shown + (rows_html("accesses to memories", read, traffic, most=200) if traffic else "")
+
+    @property
+    def branches_note(self) -> str:
+        """Which branches the run took, as a sentence; empty if it skipped no step."""
+        if self.skipped is None:
+            return (
+                "The branches that the run took are not known, because several branches call the same functions: a "
+                "layer may have the name of another branch's layer."
+            )
+        if not self.skipped:
+            return ""
+        named = ", ".join(self.skipped[:_MOST_NAMED])
+        others = f" and {len(self.skipped) - _MOST_NAMED} more" if len(self.skipped) > _MOST_NAMED else ""
+        return f"The run skipped {len(self.skipped)} steps of branches that it did not take: {named}{others}."
 
     @property
     def num_instructions(self) -> int:
@@ -149,6 +166,7 @@ class Profile:
             "estimated_cycles": round(self.cycles),
             "estimated_ms": round(self.milliseconds(self.cycles), 4),
             "stack_bytes": self.stack_bytes,
+            **({"skipped_steps": self.skipped} if self.skipped != () else {}),
             "layers": [self._layer(layer) for layer in self.layers],
         }
 

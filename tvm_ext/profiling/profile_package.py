@@ -23,8 +23,9 @@ from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.profiling.core_table import CoreTable, core_table
 from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles, read_counts
 from tvm_ext.profiling.instructions import read_disassembly, read_riscv
-from tvm_ext.profiling.layer_names import PackageSteps, layer_names
+from tvm_ext.profiling.layer_names import PackageSteps, layer_names, without_skipped
 from tvm_ext.profiling.profile import LayerProfile, Profile
+from tvm_ext.profiling.taken_branches import guards_in_report
 
 _WARM_UP_RUNS = 1
 """Number of runs of the firmware before the measured run."""
@@ -68,10 +69,12 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
         folder = Path(name)
         plugin = profile_plugin(subject.elf, platform, table, interface.run, folder, skip=_WARM_UP_RUNS)
         run_counted(subject.elf, platform, interface, sample, plugin, subject.order, time_limit_s=time_limit_s)
-        layers = counted_layers(subject.elf, platform, table, folder, subject.steps)
+        steps = replace(subject.steps, guards=guards_in_report(subject.report_steps))
+        layers, skipped = counted_run(subject.elf, platform, table, folder, steps)
     return Profile(
         model=interface.model, platform=platform.name, core_source=table.source, core_bound=table.bound,
         clock_hz=platform.processor.clock_hz, layers=tuple(_reported(layer, subject.report_steps) for layer in layers),
+        skipped=None if skipped is None else tuple(skipped),
     )  # fmt: skip
 
 
@@ -82,6 +85,13 @@ def counted_layers(
 
     Raises RunFailed if no run was counted, MissingTool, BuildFailed.
     """
+    return counted_run(elf, platform, table, folder, steps)[0]
+
+
+def counted_run(
+    elf: Path, platform: Platform, table: CoreTable, folder: Path, steps: PackageSteps
+) -> tuple[list[LayerProfile], list[str] | None]:
+    """Return the layers as `counted_layers` does, and the steps that the run skipped (`without_skipped`)."""
     counts = read_counts(folder / _COUNTS)
     functions = function_ranges(elf, platform.toolchain)
     isa = platform.processor.isa
@@ -91,8 +101,10 @@ def counted_layers(
         functions=functions,
         memories=[memory.name for memory in platform.on_machine.memories],
     )
-    names = layer_names(counts.calls, {begin: function for function, begin, _ in functions}, steps)
-    return layer_profiles(counts, names, firmware, table, TimeModel(platform=platform))
+    by_address = {begin: function for function, begin, _ in functions}
+    taken, skipped = without_skipped(counts.calls, by_address, steps)
+    names = layer_names(counts.calls, by_address, taken)
+    return layer_profiles(counts, names, firmware, table, TimeModel(platform=platform)), skipped
 
 
 def noise(interface: Interface) -> dict[str, np.ndarray]:

@@ -32,7 +32,8 @@ def profile_tables(profile: Profile) -> list[RenderableType]:
         "total", "", number(profile.num_instructions), *_cycles(profile, profile.cycles),
         number(profile.stack_bytes),
     )  # fmt: skip
-    return [table, Text(f"{NOTE} {profile.core_source}. {profile.core_bound}")]
+    branches = [Text(profile.branches_note)] if profile.branches_note else []
+    return [table, *branches, Text(f"{NOTE} {profile.core_source}. {profile.core_bound}")]
 
 
 def device_tables(profile: DeviceProfile) -> list[RenderableType]:

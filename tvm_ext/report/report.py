@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from codegen_c.arena.memory_plan import Placement, largest_arena, live_profile, peak_placements
 from codegen_c.backend.build import Compiled
-from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
+from codegen_c.costs.predict import (
+    BestCase,
+    best_case,
+    most_macs,
+    moved_bytes,
+    predicted_cycles,
+    step_cycles,
+    time_model,
+    worst_case_steps,
+)
 from codegen_c.kernels.contract import Alternative
 from codegen_c.kernels.user_functions import DriverCall
+from codegen_c.program.guards import guards_of
 from codegen_c.program.interface import KeptValue, Port
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram, RunStep
@@ -87,6 +97,8 @@ def make_report(
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)
     live = live_profile(program, plan)
+    best = best_case(program, time_model(platform), added_instructions=compiled.added_instructions)
+    worst = worst_case_steps(program, time_model(platform))
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": compiled.origin.generator,
@@ -136,14 +148,15 @@ def make_report(
         "code_bytes": code_bytes,
         **({"flash": flash.to_json()} if flash else {}),
         "stack_bytes": stack_bytes,
-        "macs": sum(call.implementation.macs for call in program.kernel_calls()),
-        "prediction": _prediction(compiled),
+        "macs": most_macs(program),
+        **({"macs_best_case": best.macs} if best else {}),
+        "prediction": _prediction(compiled, best),
         **({"placement": dict(compiled.placement)} if compiled.placement is not None else {}),
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
         **({"kept": [_kept(value) for value in compiled.interface.kept]} if compiled.interface.kept else {}),
         "steps": [
-            described_step(compiled, index, step, sum(memory[index] for memory in live.values()))
+            described_step(compiled, index, step, sum(memory[index] for memory in live.values()), worst)
             for index, step in enumerate(program.steps)
         ],
         "tensors": placed_tensors(compiled),
@@ -219,16 +232,33 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
     }
 
 
-def _prediction(compiled: Compiled) -> dict[str, Any]:
-    """Return the predicted time of a run, the same with the default memory alone, and bytes moved between memories."""
+def _prediction(compiled: Compiled, best: BestCase | None) -> dict[str, Any]:
+    """Return the predicted time of a run, the same with the default memory alone, and bytes moved between memories.
+
+    With branches these are values of the worst case, and those of the best case are beside them.
+    """
     time, default = time_model(compiled.platform), compiled.platform.activations
+    cycles = round(predicted_cycles(compiled.program, time))
     return {
         "note": "Cycles are predicted, not measured, because QEMU does not model the timing of memories. They are "
         "computed from modelled instructions and the mean cycles of an instruction in each kernel. tvm-ext profile "
         "estimates cycles from executed instructions.",
-        "cycles": round(predicted_cycles(compiled.program, time)),
+        "cycles": cycles,
         "cycles_in_default_memory": round(predicted_cycles(compiled.program, time, only=default)),
         "moved": moved_table(moved_bytes(compiled.program)),
+        **(_of_branches(compiled, cycles, best) if best else {}),
+    }
+
+
+def _of_branches(compiled: Compiled, cycles: int, best: BestCase) -> dict[str, Any]:
+    """Return instructions and time of the worst and the best case. cycles: of the worst case."""
+    clock_hz = compiled.platform.processor.clock_hz
+    return {
+        "instructions": compiled.modelled_instructions,
+        "ms": round(cycles * 1000 / clock_hz, 4),
+        "instructions_best_case": best.instructions,
+        "cycles_best_case": best.cycles,
+        "ms_best_case": round(best.cycles * 1000 / clock_hz, 4),
     }
 
 
@@ -337,8 +367,14 @@ def _transfers(program: Program) -> list[Transfer]:
     return [*constants, *program.moves()]
 
 
-def described_step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[str, Any]:
-    """Return the entry of a step. live_bytes: live bytes in all memories while the step runs."""
+def described_step(
+    compiled: Compiled, index: int, step: Step, live_bytes: int, worst: Container[str]
+) -> dict[str, Any]:
+    """Return the entry of a step.
+
+    live_bytes: live bytes in all memories while the step runs. worst: names of the steps of the run with the most
+    cycles.
+    """
     kernel_calls = [call for call in calls(step) if isinstance(call, KernelCall)]
     modelled = [call.implementation.instructions for call in kernel_calls]
     return {
@@ -356,8 +392,15 @@ def described_step(compiled: Compiled, index: int, step: Step, live_bytes: int) 
         **read_by(compiled, step),
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
+        **_guards(step, step.name in worst),
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
     }
+
+
+def _guards(step: Step, in_worst_case: bool) -> dict[str, Any]:
+    """Return the conditions for which a step of a branch runs, and whether it runs in the case with the most cycles."""
+    guards = guards_of(step)
+    return {"guards": [asdict(guard) for guard in guards], "in_worst_case": in_worst_case} if guards else {}
 
 
 def _alternative(other: Alternative) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def totals_table(report: Report) -> FoldingTable:
         ("stack", "stack_bytes", " B"),
         ("multiply-accumulates", "macs", ""),
     ):
-        table.add_row(label, number(report[key], unit))
+        table.add_row(label, number(report[key], unit) + (best_case(report, "macs") if key == "macs" else ""))
         if key == "weights_bytes" and (grown := [step["grown_weights"] for step in steps if "grown_weights" in step]):
             saved = sum(one["modelled_instructions_saved"] for one in grown)
             table.add_row(
@@ -102,10 +102,28 @@ def totals_table(report: Report) -> FoldingTable:
     if alone is not None:
         table.add_row(f"{label}, one processor alone", number(alone))
     prediction: Report = report.get("prediction", {})
+    if "instructions_best_case" in prediction:
+        table.add_row(
+            "instructions (predicted)", number(prediction["instructions"]) + best_case(prediction, "instructions")
+        )
+        table.add_row("time (predicted)", f"{prediction['ms']:.2f} ms{best_case(prediction, 'ms', ' ms')}")
+    if prediction.get("moved") or "cycles_best_case" in prediction:
+        table.add_row("cycles (predicted)", number(prediction["cycles"]) + best_case(prediction, "cycles"))
     if prediction.get("moved"):
-        table.add_row("cycles (predicted)", number(prediction["cycles"]))
         table.add_row("cycles, all in one memory (predicted)", number(prediction["cycles_in_default_memory"]))
     return table
+
+
+def best_case(values: Report, key: str, unit: str = "") -> str:
+    """Return the best case of a value, to follow its worst case; empty for a model without branches."""
+    best = values.get(f"{key}_best_case")
+    return (
+        ""
+        if best is None
+        else f"; best case {best:,}{unit}"
+        if isinstance(best, int)
+        else f"; best case {best:.2f}{unit}"
+    )
 
 
 def _computed_again(again: Report) -> str:

@@ -45,12 +45,15 @@ def timeline_of(report: Report) -> list[TimeSlice]:
 
     A step begins when its processor is free and the bytes that the step reads are written. A DMA transfer begins when
     its processor reaches the transfer and the DMA is free, and it occupies only the DMA. Until then a processor waits.
+    If a model has branches, the run takes those with the most cycles.
     """
     places = _places(report)
     free: dict[str, int] = {}
     written: list[tuple[_Bytes, int]] = []
     slices: list[TimeSlice] = []
     for step in report["steps"]:
+        if step.get("in_worst_case") is False:
+            continue
         processor, cycles = step.get("processor", "cpu"), int(step.get("predicted_cycles") or 0)
         writes = [places[out["c_name"]] for out in step["outputs"] if out["c_name"] in places]
         reads = [places[name] for name in step.get("reads", ()) if name in places]

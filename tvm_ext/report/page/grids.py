@@ -96,7 +96,7 @@ def _text(cell: RenderableType) -> Text:
 _KNOWN = frozenset(
     {
         "index", "name", "source_nodes", "kernel", "macs", "modelled_instructions", "predicted_cycles", "alternatives",
-        "reads", "processor", "scratch_bytes", "live_bytes", "outputs", "grown_weights",
+        "reads", "processor", "scratch_bytes", "live_bytes", "outputs", "grown_weights", "guards", "in_worst_case",
     }
 )  # fmt: skip
 """Keys of a step that have their own column or are not shown. All other keys get a column at the end."""
@@ -126,6 +126,7 @@ def layer_grid(report: Report) -> Grid:
         ("#", lambda step: number_cell(step["index"])),
         ("layer", lambda step: GridCell(text=step["name"], more=", ".join(step["source_nodes"]))),
         ("kernel", lambda step: GridCell(text=step["kernel"])),
+        *([("runs if", lambda step: GridCell(text=_condition(step)))] if any("guards" in one for one in steps) else []),
         *([("processor", lambda step: GridCell(text=step["processor"]))] if several else []),
         ("memories", lambda step: GridCell(text=_memories(step))),
         ("writes", lambda step: GridCell(text=_shapes(step))),
@@ -145,23 +146,34 @@ def layer_grid(report: Report) -> Grid:
 
 
 def costs(report: Report) -> tuple[str, Sequence[Cost]]:
-    """Return the unit and a bar for each step: predicted cycles, or modelled instructions for older reports."""
+    """Return the unit and a bar for each step: predicted cycles, or modelled instructions for older reports.
+
+    Shares are of a run that takes the branches with the most cycles.
+    """
     steps: list[Report] = report["steps"]
     key, unit = "predicted_cycles", "cycles, predicted"
     if not any(step.get(key) for step in steps):
         key, unit = "modelled_instructions", "instructions, modelled"
     amounts = [step.get(key) or 0 for step in steps]
     names = [f"{step['index']} {step['name']}" for step in steps]
-    total, most = max(sum(amounts), 1), max(amounts, default=0) or 1
+    is_counted = [step.get("in_worst_case", True) for step in steps]
+    total = max(sum(amount for amount, counts in zip(amounts, is_counted, strict=True) if counts), 1)
+    most = max(amounts, default=0) or 1
     return unit, [
         Cost(
             name=name, short=shortened(name, 380), kernel=step["kernel"],
             kind=layer_kind(step["kernel"]), width=round(BAR_WIDTH * amount / most, 1),
-            text=f"{amount:,}, {amount / total:.1%}",
+            text=f"{amount:,}, {f'{amount / total:.1%}' if counts else 'not in the worst case'}",
         )
-        for step, amount, name in zip(steps, amounts, names, strict=True)
+        for step, amount, name, counts in zip(steps, amounts, names, is_counted, strict=True)
         if step["kernel"] != "wait" or amount
     ]  # fmt: skip
+
+
+def _condition(step: Mapping[str, Any]) -> str:
+    """Return the conditions for which a step of a branch runs; a dash for a step that always runs."""
+    guards: list[Report] = step.get("guards", [])
+    return " and ".join(f"{'' if one['holds'] else 'not '}{one['condition']}" for one in guards) or "-"
 
 
 def _memories(step: Mapping[str, Any]) -> str:

@@ -116,7 +116,8 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
         ("stack", "-" if report["stack_bytes"] is None else bytes_text(report["stack_bytes"]),
          "not measured" if report["stack_bytes"] is None else "measured in QEMU"),
         _instructions_tile(report),
-        ("multiply-adds", count_text(report["macs"]), f"in {len(report['steps']):,} steps"),
+        ("multiply-adds", count_text(report["macs"]),
+         f"in {len(report['steps']):,} steps{_at_best(report.get('macs_best_case'))}"),
     ]  # fmt: skip
 
 
@@ -128,11 +129,14 @@ def _instructions_tile(report: Report) -> tuple[str, str, str]:
     """
     qemu: Report = report["verify"].get("qemu") or {}
     executed = qemu.get("instructions")
-    modelled = count_text(sum(step.get("modelled_instructions") or 0 for step in report["steps"]))
+    prediction: Report = report.get("prediction") or {}
+    total = prediction.get("instructions") or sum(step.get("modelled_instructions") or 0 for step in report["steps"])
+    best = _at_best(prediction.get("instructions_best_case"))
+    modelled = f"{count_text(total)}{best}"
     processors = report.get("processors") or []
     if not processors:
-        return ("instructions", modelled if executed is None else count_text(executed),
-                "modelled" if executed is None else f"executed in QEMU; modelled {modelled}")  # fmt: skip
+        return ("instructions", count_text(total) if executed is None else count_text(executed),
+                f"modelled{best}" if executed is None else f"executed in QEMU; modelled {modelled}")  # fmt: skip
     of_all = f"modelled {modelled}, summed over all {len(processors)} processors"
     if executed is None or report.get("makespan_instructions") is None:
         return "instructions, sum", modelled, of_all
@@ -141,6 +145,10 @@ def _instructions_tile(report: Report) -> tuple[str, str, str]:
     summed = sum(processor["instructions"] or 0 for processor in processors)
     facts = ["elapsed in QEMU, waits included", *beside, f"sum of all, waits left out, {count_text(summed)}", of_all]
     return elapsed_label(report), count_text(executed), "; ".join(facts)
+
+
+def _at_best(count: int | None) -> str:
+    return "" if count is None else f"; best case {count_text(count)}"
 
 
 def visible(value: Any) -> Any:
