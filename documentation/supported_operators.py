@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from importlib import import_module
 
 import onnx
 
@@ -118,9 +117,8 @@ def _kernel_table() -> str:
     rows: list[tuple[str, str, str]] = []
     for kernel in kernels():
         module = _module_of(kernel.name, tuple(places))
-        title = next(title for place, title in places.items() if module.startswith(place))
-        first = (import_module(module).__doc__ or "").strip().split("\n\n")[0]
-        rows.append((f"`{kernel.name}`", first, title))
+        processor = next(title for place, title in places.items() if module.startswith(place))
+        rows.append((f"`{kernel.name}`", kernel.title, processor))
     return table(("kernel", "computes", "processor"), rows)
 
 

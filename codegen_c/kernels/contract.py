@@ -335,11 +335,13 @@ def no_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
 class Kernel:
     """One strategy to compute one kind of operator. offload: by an accelerator; others are for processor cores.
 
+    title: one line on what the kernel computes, for the reference of supported operators.
     blocks: sizes of the blocks in which the kernel can work, such as pixels by channels in registers; the kernel's own
     choice may be among them. All sizes give the same bits; only measurements request them (`Target.block`).
     """
 
     name: str
+    title: str
     operator: type[Operator]
     implement: Callable[[Any, Target, StoredRows], Implementation]
     constraints: tuple[Constraint, ...] = ()

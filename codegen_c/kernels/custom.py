@@ -42,4 +42,9 @@ def _parameters(names: list[str] | tuple[str, ...], dtypes: list[str], role: str
     ]
 
 
-KERNEL = Kernel(name="custom", operator=Custom, implement=implement)
+KERNEL = Kernel(
+    name="custom",
+    title="Custom operator of the user: the user's C function on whole tensors",
+    operator=Custom,
+    implement=implement,
+)

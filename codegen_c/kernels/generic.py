@@ -30,4 +30,9 @@ def implement(operator: Generic, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-KERNEL = Kernel(name="generic", operator=Generic, implement=implement)
+KERNEL = Kernel(
+    name="generic",
+    title="Any operator without a kernel of its own: plain C made from its PrimFuncs",
+    operator=Generic,
+    implement=implement,
+)

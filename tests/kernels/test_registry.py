@@ -106,7 +106,9 @@ def test_the_first_constraint_that_fails_gives_the_reason_on_one_line() -> None:
     def unreached(operator: Conv2d, target: object) -> bool:
         raise AssertionError
 
-    kernel = Kernel(name="k", operator=Conv2d, implement=kernels()[0].implement, constraints=(never, unreached))
+    kernel = Kernel(
+        name="k", title="k", operator=Conv2d, implement=kernels()[0].implement, constraints=(never, unreached)
+    )
     operator = Conv2d(
         inputs=(floats(1, 1, 1, 1),), outputs=(floats(1, 1, 1, 1),), weight=np.ones((1, 1, 1, 1), np.float32),
         bias=np.zeros(1, np.float32), window=Window(kernel=(1, 1)),

@@ -39,7 +39,9 @@ def implement(operator, target, stored):
     )
 
 
-KERNEL = Kernel(name="softmax_toy", operator=Softmax, implement=implement, constraints=(is_no_logarithm,))
+KERNEL = Kernel(
+    name="softmax_toy", title="Softmax", operator=Softmax, implement=implement, constraints=(is_no_logarithm,)
+)
 """
 
 HEADER = """\

@@ -425,7 +425,13 @@ def _tile(
     ]
 
 
-CONV2D_F32 = Kernel(name="conv2d_f32", operator=Conv2d, implement=implement, blocks=product_blocks)
+CONV2D_F32 = Kernel(
+    name="conv2d_f32",
+    title="Convolution in float32 with any window, in blocks of output pixels by channels",
+    operator=Conv2d,
+    implement=implement,
+    blocks=product_blocks,
+)
 
 
 # 1x1 conv2d, float32: a matrix product of pixels by channels, in blocks of both.
@@ -504,6 +510,7 @@ def _input_row(operator: Conv2d, stored: StoredRows) -> str:
 
 POINTWISE_F32 = Kernel(
     name="pointwise_f32",
+    title="1x1 convolution in float32, in blocks of output pixels by channels",
     operator=Conv2d,
     implement=pointwise_f32_implement,
     constraints=(is_pointwise,),

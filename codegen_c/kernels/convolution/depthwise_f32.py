@@ -213,4 +213,11 @@ def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[st
     ]
 
 
-KERNEL = Kernel(name="depthwise_f32", operator=Conv2d, implement=implement, constraints=(is_depthwise,), blocks=blocks)
+KERNEL = Kernel(
+    name="depthwise_f32",
+    title="Depthwise convolution in float32, in blocks of output pixels by channels",
+    operator=Conv2d,
+    implement=implement,
+    constraints=(is_depthwise,),
+    blocks=blocks,
+)

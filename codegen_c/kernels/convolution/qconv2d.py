@@ -185,7 +185,14 @@ CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
 """Constraints of kernels that can also write sums for another kernel."""
 CONVOLUTION = ProductKernel(loops=LOOPS, reference=reference, parts=convolution_parts)
-QCONV2D = CONVOLUTION.kernel(Family(name="qconv2d_i8", operator=QConv2d, constraints=SUMS_TOO))
+QCONV2D = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_i8",
+        title="Quantized convolution with activations and weights of 8 bits",
+        operator=QConv2d,
+        constraints=SUMS_TOO,
+    )
+)
 
 
 # conv2d of a quantized network on 16-bit activations, integers only, by the loops of the 8-bit kernel.
@@ -195,7 +202,9 @@ QCONV2D = CONVOLUTION.kernel(Family(name="qconv2d_i8", operator=QConv2d, constra
 # a factor of 15 bits.
 
 QCONV2D_I16_CONSTRAINTS = weighted(products, channel_factors)
-QCONV2D_I16 = wide_kernel("qconv2d_i16", QCONV2D, *QCONV2D_I16_CONSTRAINTS)
+QCONV2D_I16 = wide_kernel(
+    "qconv2d_i16", "Quantized convolution with activations of 16 bits", QCONV2D, *QCONV2D_I16_CONSTRAINTS
+)
 
 
 # conv2d of a quantized network with weights of 9 bits, integers only, in plain C: up to four channels of a pixel at a
@@ -218,6 +227,7 @@ def bits_of(operator: QConv2d, channels: Array | None = None) -> NineBits:
 
 QCONV2D_NINE_BITS = Kernel(
     name="qconv2d_nine_bits",
+    title="Quantized convolution with weights of 9 bits",
     operator=QConv2d,
     implement=qconv2d_nine_bits_implement,
     constraints=(quantized_bytes, nine_bit_weights, has_few_weights, sums_fit, rescaled_sums_fit),
@@ -243,7 +253,12 @@ def pack(weight: Array, width: int) -> Array:
 
 QCONV2D_PACKED_CONSTRAINTS = (four_bit_weights, *CONSTRAINTS)
 QCONV2D_PACKED = CONVOLUTION.kernel(
-    Family(name="qconv2d_packed", operator=PackedQConv2d, constraints=QCONV2D_PACKED_CONSTRAINTS)
+    Family(
+        name="qconv2d_packed",
+        title="Quantized convolution with weights of 4 bits",
+        operator=PackedQConv2d,
+        constraints=QCONV2D_PACKED_CONSTRAINTS,
+    )
 )
 
 
@@ -311,7 +326,12 @@ PAIRS_LOOPS = replace(
     columns_at_once=2,
 )
 QCONV2D_PAIRS = ProductKernel(loops=PAIRS_LOOPS, reference=reference, parts=pairs_parts).kernel(
-    Family(name="qconv2d_pairs_i8", operator=QConv2d, constraints=QCONV2D_PAIRS_CONSTRAINTS)
+    Family(
+        name="qconv2d_pairs_i8",
+        title="Quantized convolution with activations and weights of 8 bits, two pixels of a row at a time",
+        operator=QConv2d,
+        constraints=QCONV2D_PAIRS_CONSTRAINTS,
+    )
 )
 
 

@@ -62,7 +62,12 @@ def pack(weight: np.ndarray) -> np.ndarray:
 
 DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
 QDEPTHWISE = DEPTHWISE.kernel(
-    Family(name="qdepthwise_i8", operator=QConv2d, constraints=(is_depthwise, *qconv2d.SUMS_TOO))
+    Family(
+        name="qdepthwise_i8",
+        title="Quantized depthwise convolution with activations of 8 bits",
+        operator=QConv2d,
+        constraints=(is_depthwise, *qconv2d.SUMS_TOO),
+    )
 )
 
 
@@ -79,7 +84,14 @@ def rows_fit(operator: QConv2d, target: Target) -> bool:
     return operator.window.kernel[1] <= MOST_COLUMNS
 
 
-QDEPTHWISE_I16 = wide_kernel("qdepthwise_i16", QDEPTHWISE, is_depthwise, rows_fit, *QCONV2D_I16_CONSTRAINTS)
+QDEPTHWISE_I16 = wide_kernel(
+    "qdepthwise_i16",
+    "Quantized depthwise convolution with activations of 16 bits",
+    QDEPTHWISE,
+    is_depthwise,
+    rows_fit,
+    *QCONV2D_I16_CONSTRAINTS,
+)
 
 
 KERNELS = (QDEPTHWISE, QDEPTHWISE_I16)

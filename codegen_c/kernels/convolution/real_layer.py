@@ -282,6 +282,7 @@ def _finished_row(parts: _Parts, stored: StoredRows, y: str) -> list[str]:
 
 KERNEL = Kernel(
     name="real_layer",
+    title="Integer layer with a float result: an integer kernel computes sums of a few rows, floats finish them",
     operator=RealLayer,
     implement=implement,
     constraints=(is_one_image, residuals_are_known, sums_have_a_kernel),

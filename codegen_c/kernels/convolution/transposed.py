@@ -151,7 +151,12 @@ def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment
     ]
 
 
-CONV2D_TRANSPOSE_F32 = Kernel(name="conv2d_transpose_f32", operator=Conv2dTranspose, implement=implement)
+CONV2D_TRANSPOSE_F32 = Kernel(
+    name="conv2d_transpose_f32",
+    title="Transposed convolution in float32",
+    operator=Conv2dTranspose,
+    implement=implement,
+)
 
 
 # Transposed convolution of a quantized network, gathered: one output pixel, a block of channels at a time.
@@ -237,6 +242,7 @@ def _shapes(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize) 
 
 QCONV2D_TRANSPOSE = Kernel(
     name="qconv2d_transpose_i8",
+    title="Quantized transposed convolution with activations of 8 bits",
     operator=QConv2dTranspose,
     implement=qconv2d_transpose_implement,
     constraints=qconv2d.CONSTRAINTS,
@@ -247,7 +253,12 @@ QCONV2D_TRANSPOSE = Kernel(
 #
 # int16 or uint16[N, H, W, C], int8[K, R, S, C] -> int16 or uint16[N, P, Q, K]; sums and rounding as in qconv2d.py.
 
-QCONV2D_TRANSPOSE_I16 = wide_kernel("qconv2d_transpose_i16", QCONV2D_TRANSPOSE, *QCONV2D_I16_CONSTRAINTS)
+QCONV2D_TRANSPOSE_I16 = wide_kernel(
+    "qconv2d_transpose_i16",
+    "Quantized transposed convolution with activations of 16 bits",
+    QCONV2D_TRANSPOSE,
+    *QCONV2D_I16_CONSTRAINTS,
+)
 
 
 # Transposed convolution of a quantized network with weights of 9 bits, by the loops of the 8-bit kernel.
@@ -256,6 +267,7 @@ QCONV2D_TRANSPOSE_I16 = wide_kernel("qconv2d_transpose_i16", QCONV2D_TRANSPOSE, 
 
 QCONV2D_TRANSPOSE_NINE_BITS = wide_kernel(
     "qconv2d_transpose_nine_bits",
+    "Quantized transposed convolution with weights of 9 bits",
     QCONV2D_TRANSPOSE,
     quantized_bytes,
     nine_bit_weights,

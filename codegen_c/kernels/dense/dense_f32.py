@@ -164,4 +164,10 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
     )
 
 
-KERNEL = Kernel(name="dense_f32", operator=Dense, implement=implement, blocks=product_blocks)
+KERNEL = Kernel(
+    name="dense_f32",
+    title="Dense layer in float32, in blocks of rows by channels",
+    operator=Dense,
+    implement=implement,
+    blocks=product_blocks,
+)

@@ -190,7 +190,7 @@ def no_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -
 
 @dataclass(frozen=True, kw_only=True)
 class DenseKernel:
-    """A dense layer on a target.
+    """A dense layer on a target. name, title: of the kernel.
 
     layer: given an operator and a target, a function that returns the parts of the layer, or of one row of its result:
         a `QDense` of fewer channels or vectors, with the constants of the layer.
@@ -200,6 +200,7 @@ class DenseKernel:
     """
 
     name: str
+    title: str
     layer: Callable[[QDense, Target], Callable[[QDense], DenseParts]]
     in_parts: InParts = no_parts
     has_rows: Callable[[QDense], bool] = lambda _: True
@@ -209,12 +210,15 @@ class DenseKernel:
     ) -> Kernel:
         """Return the kernel for weights of 8 bits."""
         return Kernel(
-            name=self.name, operator=QDense, implement=self._implement, constraints=constraints, blocks=blocks
-        )
+            name=self.name, title=self.title, operator=QDense, implement=self._implement, constraints=constraints,
+            blocks=blocks,
+        )  # fmt: skip
 
     def packed(self, constraints: tuple[Constraint, ...]) -> Kernel:
         """Return the kernel for weights of 4 bits, which computes all of a layer."""
-        return Kernel(name=self.name, operator=PackedQDense, implement=self._whole, constraints=constraints)
+        return Kernel(
+            name=self.name, title=self.title, operator=PackedQDense, implement=self._whole, constraints=constraints
+        )
 
     def _whole(self, operator: QDense, target: Target, stored: StoredRows) -> Implementation:
         return self.layer(operator, target)(operator).applied(self.name, operator)
@@ -331,7 +335,12 @@ def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) 
     )
 
 
-PORTABLE = DenseKernel(name="qdense_i8", layer=_layer, in_parts=_in_parts)
+PORTABLE = DenseKernel(
+    name="qdense_i8",
+    title="Quantized dense layer with activations and weights of 8 bits",
+    layer=_layer,
+    in_parts=_in_parts,
+)
 
 
 _WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
@@ -346,7 +355,9 @@ QDENSE = PORTABLE.kernel(SUMS_TOO)
 #
 # int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]. Accumulators and rounding are as in qconv2d.py.
 
-QDENSE_I16 = wide_kernel("qdense_i16", QDENSE, *weighted(products, layer_factors))
+QDENSE_I16 = wide_kernel(
+    "qdense_i16", "Quantized dense layer with activations of 16 bits", QDENSE, *weighted(products, layer_factors)
+)
 
 
 # Weights of 9 bits, which result from uint8 weights minus a zero point: four output channels at a time, in plain C.
@@ -368,6 +379,7 @@ def bits_of(operator: QDense, channels: Array | None = None) -> NineBits:
 
 QDENSE_NINE_BITS = Kernel(
     name="qdense_nine_bits",
+    title="Quantized dense layer with weights of 9 bits",
     operator=QDense,
     implement=qdense_nine_bits_implement,
     constraints=(quantized_bytes, nine_bit_weights, has_few_weights, sums_fit, rescaled_sums_fit),
@@ -410,7 +422,9 @@ def as_column(operator: QDense) -> PackedQConv2d:
 
 
 QDENSE_PACKED_CONSTRAINTS = (four_bit_weights, *CONSTRAINTS)
-QDENSE_PACKED = DenseKernel(name="qdense_packed", layer=_packed_layer).packed(QDENSE_PACKED_CONSTRAINTS)
+QDENSE_PACKED = DenseKernel(
+    name="qdense_packed", title="Quantized dense layer with weights of 4 bits", layer=_packed_layer
+).packed(QDENSE_PACKED_CONSTRAINTS)
 
 
 KERNELS = (QDENSE, QDENSE_I16, QDENSE_NINE_BITS, QDENSE_PACKED)

@@ -88,4 +88,10 @@ def _body(operator: Convert, stored: StoredRows, *, by_rows: bool) -> str:
     return "\n".join([*rings, f"{function}({layer}, input, output, {'row_begin, row_end' if by_rows else '0, 1'});"])
 
 
-KERNEL = Kernel(name="convert_quantized", operator=Convert, implement=implement, constraints=(has_float,))
+KERNEL = Kernel(
+    name="convert_quantized",
+    title="Conversion of float32 to int8 or uint8 and back",
+    operator=Convert,
+    implement=implement,
+    constraints=(has_float,),
+)

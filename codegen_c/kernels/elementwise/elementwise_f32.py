@@ -109,6 +109,7 @@ def _flat(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:
 
 KERNEL = Kernel(
     name="elementwise_f32",
+    title="Chain of element-wise operators in float32, in one pass",
     operator=Elementwise,
     implement=implement,
     constraints=(reads_inputs_only, broadcasts_simply),

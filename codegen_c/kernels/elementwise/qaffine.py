@@ -129,6 +129,7 @@ def _body(operator: QAffine, fixed: FixedAffine) -> str:
 
 KERNEL = Kernel(
     name="qaffine_i8",
+    title="Quantized tensor times constants plus constants",
     operator=QAffine,
     implement=implement,
     constraints=(rounds_once, quantized_bytes, has_elements, leaves_bits),

@@ -256,6 +256,7 @@ def over_runs(
 
 QBINARY = Kernel(
     name="qbinary_i8",
+    title="Quantized add, subtract and multiply of tensors of one shape, 8 bits",
     operator=QBinary,
     implement=implement,
     constraints=(quantized_bytes, same_shape, results_in_range),
@@ -266,7 +267,14 @@ QBINARY = Kernel(
 #
 # int16 or uint16[...], int16 or uint16[...] -> int16 or uint16[...].
 
-QBINARY_I16 = wide_kernel("qbinary_i16", QBINARY, quantized_words, same_shape, results_in_range)
+QBINARY_I16 = wide_kernel(
+    "qbinary_i16",
+    "Quantized add, subtract and multiply of tensors of one shape, 16 bits",
+    QBINARY,
+    quantized_words,
+    same_shape,
+    results_in_range,
+)
 
 
 # add, subtract and multiply of two quantized tensors with broadcasting, such as a gate over an image; integers only.
@@ -366,6 +374,7 @@ def _place(shape: tuple[int, ...], first: int) -> str:
 
 QBROADCAST = Kernel(
     name="qbroadcast_i8",
+    title="Quantized add, subtract and multiply with broadcasting, 8 bits",
     operator=QBinary,
     implement=qbroadcast_implement,
     constraints=(quantized_bytes, repeats_to_output, results_in_range),
@@ -376,7 +385,14 @@ QBROADCAST = Kernel(
 #
 # int16 or uint16[...], int16 or uint16[...] -> int16 or uint16[...], as numpy broadcasts shapes.
 
-QBROADCAST_I16 = wide_kernel("qbroadcast_i16", QBROADCAST, quantized_words, repeats_to_output, results_in_range)
+QBROADCAST_I16 = wide_kernel(
+    "qbroadcast_i16",
+    "Quantized add, subtract and multiply with broadcasting, 16 bits",
+    QBROADCAST,
+    quantized_words,
+    repeats_to_output,
+    results_in_range,
+)
 
 
 KERNELS = (QBINARY, QBINARY_I16, QBROADCAST, QBROADCAST_I16)

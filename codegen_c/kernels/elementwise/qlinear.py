@@ -164,6 +164,7 @@ def _shapes(operator: QUnary, stored: StoredRows) -> str:
 
 KERNEL = Kernel(
     name="qlinear_i16",
+    title="Function of one 16-bit quantized tensor that is linear on either side of zero",
     operator=QUnary,
     implement=implement,
     constraints=(has_sixteen_bits, is_linear, results_in_range),

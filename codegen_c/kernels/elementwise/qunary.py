@@ -273,6 +273,7 @@ def _body(stored: StoredRows, *, by_rows: bool) -> str:
 
 KERNEL = Kernel(
     name="qunary_i8",
+    title="Function of one 8-bit quantized tensor, by a table of 256 results",
     operator=QUnary,
     implement=implement,
     constraints=(quantized_bytes, depends_on_element_alone, steps_fit),

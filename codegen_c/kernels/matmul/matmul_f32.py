@@ -236,5 +236,10 @@ def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: 
 
 
 KERNEL = Kernel(
-    name="matmul_f32", operator=Matmul, implement=implement, constraints=(reads_results_alike,), blocks=product_blocks
+    name="matmul_f32",
+    title="Product of two float32 activations, in blocks of vectors by columns",
+    operator=Matmul,
+    implement=implement,
+    constraints=(reads_results_alike,),
+    blocks=product_blocks,
 )

@@ -143,7 +143,10 @@ class MatmulParts:
 
 
 def matmul_kernel(
-    name: str, parts: Callable[[QMatmul, StoredRows, Target], MatmulParts], constraints: tuple[Constraint, ...]
+    name: str,
+    title: str,
+    parts: Callable[[QMatmul, StoredRows, Target], MatmulParts],
+    constraints: tuple[Constraint, ...],
 ) -> Kernel:
     """Return the kernel of a target. In the call, `$layer` stands for the shapes of the layer."""
 
@@ -174,7 +177,7 @@ def matmul_kernel(
             exact=True,
         )
 
-    return Kernel(name=name, operator=QMatmul, implement=implement, constraints=constraints)
+    return Kernel(name=name, title=title, operator=QMatmul, implement=implement, constraints=constraints)
 
 
 # Portable C.
@@ -195,4 +198,4 @@ def _parts(operator: QMatmul, stored: StoredRows, target: Target) -> MatmulParts
 
 
 CONSTRAINTS = (quantized_bytes, sums_fit)
-KERNEL = matmul_kernel("qmatmul_i8", _parts, CONSTRAINTS)
+KERNEL = matmul_kernel("qmatmul_i8", "Product of two quantized activations", _parts, CONSTRAINTS)

@@ -134,4 +134,10 @@ def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix
     return lines if count == 1 else loop(index, count, lines)
 
 
-KERNEL = Kernel(name="concat", operator=Concat, implement=implement, constraints=(one_type,))
+KERNEL = Kernel(
+    name="concat",
+    title="Concatenation of tensors of any element type",
+    operator=Concat,
+    implement=implement,
+    constraints=(one_type,),
+)

@@ -274,4 +274,10 @@ def _sum(first: str, second: str) -> str:
     return " + ".join(part for part in (first, second) if part and part != "0")
 
 
-KERNEL = Kernel(name="gather", operator=Gather, implement=implement, constraints=(fills_ends,))
+KERNEL = Kernel(
+    name="gather",
+    title="Padding, slicing, repetition and nearest neighbours of any element type, with an index list per axis",
+    operator=Gather,
+    implement=implement,
+    constraints=(fills_ends,),
+)

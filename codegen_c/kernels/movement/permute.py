@@ -97,4 +97,4 @@ def _rows(operator: Permute, stored: StoredRows) -> str:
     return "\n".join([*definitions, "for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])
 
 
-KERNEL = Kernel(name="permute", operator=Permute, implement=implement)
+KERNEL = Kernel(name="permute", title="Permutation of axes of any element type", operator=Permute, implement=implement)

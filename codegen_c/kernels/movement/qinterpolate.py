@@ -162,6 +162,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
 
 KERNEL = Kernel(
     name="qinterpolate_i8",
+    title="Interpolation of quantized images: weighted sums of a few elements of a few rows",
     operator=QInterpolate,
     implement=implement,
     constraints=(rounds_once, quantized_bytes, adds_up_to_one, rows_in_order, results_in_range),

@@ -40,4 +40,9 @@ def _handed_over(operator: Stream, array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(turned[:, :, slice(*operator.columns)] if operator.columns else turned)
 
 
-KERNEL = Kernel(name="stream", operator=Stream, implement=implement)
+KERNEL = Kernel(
+    name="stream",
+    title="Input or output that goes through a function of the application, any element type",
+    operator=Stream,
+    implement=implement,
+)

@@ -65,4 +65,9 @@ def _of_vectors(operator: Normalize, target: Target, count: int) -> Implementati
     )  # fmt: skip
 
 
-KERNEL = Kernel(name="normalize_f32", operator=Normalize, implement=implement)
+KERNEL = Kernel(
+    name="normalize_f32",
+    title="LayerNorm and RMSNorm over the last axis in float32",
+    operator=Normalize,
+    implement=implement,
+)

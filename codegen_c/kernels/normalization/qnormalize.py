@@ -175,6 +175,7 @@ def of_vectors(operator: QNormalize, count: int) -> Implementation:
 
 KERNEL = Kernel(
     name="qnormalize_i8",
+    title="LayerNorm and RMSNorm of a quantized tensor over the last axis",
     operator=QNormalize,
     implement=implement,
     constraints=(quantized_bytes, vectors_are_short, results_fit),

@@ -48,7 +48,12 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
 
 
 OFFLOAD_ADD_F32 = Kernel(
-    name="offload_add_f32", operator=Elementwise, implement=implement, constraints=(is_sum, is_taken), offload=True
+    name="offload_add_f32",
+    title="Add in float32 on an accelerator",
+    operator=Elementwise,
+    implement=implement,
+    constraints=(is_sum, is_taken),
+    offload=True,
 )
 
 
@@ -91,7 +96,8 @@ def handed_over(name: str, kind: str, operator: Conv2d, target: Target, weights:
 
 
 OFFLOAD_CONV2D_F32 = Kernel(
-    name="offload_conv2d_f32", operator=Conv2d, implement=offload_conv2d_f32_implement,
+    name="offload_conv2d_f32", title="Convolution in float32 on an accelerator",
+    operator=Conv2d, implement=offload_conv2d_f32_implement,
     constraints=(has_one_group, offload_conv2d_f32_is_taken, ends_in_bounds), offload=True,
 )  # fmt: skip
 
@@ -129,6 +135,7 @@ def offload_dense_f32_implement(operator: Dense, target: Target, stored: StoredR
 
 OFFLOAD_DENSE_F32 = Kernel(
     name="offload_dense_f32",
+    title="Dense layer in float32 on an accelerator",
     operator=Dense,
     implement=offload_dense_f32_implement,
     constraints=(offload_dense_f32_is_taken, offload_dense_f32_ends_in_bounds),
@@ -165,7 +172,8 @@ def offload_depthwise_f32_implement(operator: Conv2d, target: Target, stored: St
 
 
 OFFLOAD_DEPTHWISE_F32 = Kernel(
-    name="offload_depthwise_f32", operator=Conv2d, implement=offload_depthwise_f32_implement,
+    name="offload_depthwise_f32", title="Depthwise convolution in float32 on an accelerator",
+    operator=Conv2d, implement=offload_depthwise_f32_implement,
     constraints=(reads_one_channel, offload_depthwise_f32_is_taken, ends_in_bounds), offload=True,
 )  # fmt: skip
 
@@ -198,7 +206,8 @@ def offload_pool_f32_implement(operator: Pool2d, target: Target, stored: StoredR
 
 
 OFFLOAD_POOL_F32 = Kernel(
-    name="offload_pool_f32", operator=Pool2d, implement=offload_pool_f32_implement,
+    name="offload_pool_f32", title="Pooling in float32 on an accelerator",
+    operator=Pool2d, implement=offload_pool_f32_implement,
     constraints=(offload_pool_f32_is_taken, window_holds_input, offload_pool_f32_ends_in_bounds), offload=True,
 )  # fmt: skip
 

@@ -65,7 +65,7 @@ def _factors(operator: QBinary) -> dict[str, int]:
 
 
 OFFLOAD_ADD = Kernel(
-    name="offload_add", operator=QBinary, implement=implement,
+    name="offload_add", title="Quantized add on an accelerator", operator=QBinary, implement=implement,
     constraints=(is_sum, is_taken, quantized_bytes, same_shape, results_in_range), offload=True,
 )  # fmt: skip
 
@@ -106,7 +106,8 @@ def handed_over(name: str, kind: str, operator: QConv2d, target: Target, weights
 
 SUMS = (quantized_bytes, integer_weights, qconv2d.sums_fit, qconv2d.rescaled_sums_fit)
 OFFLOAD_CONV2D = Kernel(
-    name="offload_conv2d", operator=QConv2d, implement=offload_conv2d_implement,
+    name="offload_conv2d", title="Quantized convolution on an accelerator",
+    operator=QConv2d, implement=offload_conv2d_implement,
     constraints=(has_one_group, offload_conv2d_is_taken, *SUMS),
     offload=True,
 )  # fmt: skip
@@ -141,7 +142,8 @@ def offload_dense_implement(operator: QDense, target: Target, stored: StoredRows
 
 
 OFFLOAD_DENSE = Kernel(
-    name="offload_dense", operator=QDense, implement=offload_dense_implement,
+    name="offload_dense", title="Quantized dense layer on an accelerator",
+    operator=QDense, implement=offload_dense_implement,
     constraints=(
         offload_dense_is_taken, quantized_bytes, integer_weights, qdense.sums_fit, qdense.rescaled_sums_fit,
     ),
@@ -174,7 +176,8 @@ def offload_depthwise_implement(operator: QConv2d, target: Target, stored: Store
 
 
 OFFLOAD_DEPTHWISE = Kernel(
-    name="offload_depthwise", operator=QConv2d, implement=offload_depthwise_implement,
+    name="offload_depthwise", title="Quantized depthwise convolution on an accelerator",
+    operator=QConv2d, implement=offload_depthwise_implement,
     constraints=(reads_one_channel, offload_depthwise_is_taken, *SUMS),
     offload=True,
 )  # fmt: skip
@@ -220,7 +223,8 @@ def taps_of(operator: QPool2d | Pool2d) -> int:
 
 
 OFFLOAD_POOL = Kernel(
-    name="offload_pool", operator=QPool2d, implement=offload_pool_implement,
+    name="offload_pool", title="Quantized pooling on an accelerator",
+    operator=QPool2d, implement=offload_pool_implement,
     constraints=(offload_pool_is_taken, quantized_bytes, *WINDOWS),
     offload=True,
 )  # fmt: skip

@@ -168,4 +168,10 @@ def _count(operator: Pool2d, rows: tuple[Bound, Bound], columns: tuple[Bound, Bo
     return f"(float)(({rows[1]} - {rows[0]}) * ({columns[1]} - {columns[0]}))"
 
 
-KERNEL = Kernel(name="pool2d_f32", operator=Pool2d, implement=implement, constraints=(window_holds_input,))
+KERNEL = Kernel(
+    name="pool2d_f32",
+    title="Max and average pooling in float32",
+    operator=Pool2d,
+    implement=implement,
+    constraints=(window_holds_input,),
+)

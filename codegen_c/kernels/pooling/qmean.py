@@ -108,14 +108,22 @@ def _runs(operator: QMean) -> list[tuple[int, bool]]:
     return runs
 
 
-QMEAN = Kernel(name="qmean_i8", operator=QMean, implement=implement, constraints=(quantized_bytes, sums_fit))
+QMEAN = Kernel(
+    name="qmean_i8",
+    title="Mean or sum of a quantized tensor over any axes, 8 bits",
+    operator=QMean,
+    implement=implement,
+    constraints=(quantized_bytes, sums_fit),
+)
 
 
 # Mean or sum of a 16-bit quantized tensor over any axes, integers only, by the loops of the 8-bit kernel.
 #
 # int16 or uint16[...] -> int16 or uint16[...], reduced axes with an extent of 1; sums in int32.
 
-QMEAN_I16 = wide_kernel("qmean_i16", QMEAN, quantized_words, sums_fit)
+QMEAN_I16 = wide_kernel(
+    "qmean_i16", "Mean or sum of a quantized tensor over any axes, 16 bits", QMEAN, quantized_words, sums_fit
+)
 
 
 KERNELS = (QMEAN, QMEAN_I16)

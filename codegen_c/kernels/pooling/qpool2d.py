@@ -271,6 +271,7 @@ def _body(stored: StoredRows, finish: Requantize | None) -> str:
 WINDOWS = (keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit)
 QPOOL2D = Kernel(
     name="qpool2d_i8",
+    title="Quantized max and average pooling, 8 bits",
     operator=QPool2d,
     implement=implement,
     constraints=(quantized_bytes, *WINDOWS),
@@ -281,7 +282,9 @@ QPOOL2D = Kernel(
 #
 # int16 or uint16[N, H, W, C] -> int16 or uint16[N, P, Q, C].
 
-QPOOL2D_I16 = wide_kernel("qpool2d_i16", QPOOL2D, quantized_words, *WINDOWS)
+QPOOL2D_I16 = wide_kernel(
+    "qpool2d_i16", "Quantized max and average pooling, 16 bits", QPOOL2D, quantized_words, *WINDOWS
+)
 
 
 KERNELS = (QPOOL2D, QPOOL2D_I16)

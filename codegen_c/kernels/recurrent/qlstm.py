@@ -243,4 +243,10 @@ def _shapes(operator: QLstm) -> str:
     return shapes(LAYER, members)
 
 
-KERNEL = Kernel(name="qlstm", operator=QLstm, implement=implement, constraints=(sums_leave_room, sums_have_a_kernel))
+KERNEL = Kernel(
+    name="qlstm",
+    title="Quantized LSTM of TensorFlow Lite: a loop over the steps that calls kernels of dense layers",
+    operator=QLstm,
+    implement=implement,
+    constraints=(sums_leave_room, sums_have_a_kernel),
+)

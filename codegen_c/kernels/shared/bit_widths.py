@@ -88,7 +88,7 @@ def _named(
     return lambda rows, stored: replace(implement(rows, stored), kernel=name)
 
 
-def wide_kernel(name: str, narrow: Kernel, *constraints: Constraint) -> Kernel:
+def wide_kernel(name: str, title: str, narrow: Kernel, *constraints: Constraint) -> Kernel:
     """Return a kernel for 16 bits that uses the loops of the kernel for 8 bits."""
 
     def implement(operator: Operator, target: Target, stored: StoredRows) -> Implementation:
@@ -97,7 +97,7 @@ def wide_kernel(name: str, narrow: Kernel, *constraints: Constraint) -> Kernel:
         named = replace(parts, implement=_named(parts.implement, f"{name}_in_parts")) if parts else None
         return replace(made, kernel=name, accumulating=named)
 
-    return Kernel(name=name, operator=narrow.operator, implement=implement, constraints=constraints)
+    return Kernel(name=name, title=title, operator=narrow.operator, implement=implement, constraints=constraints)
 
 
 # Layers whose weights need 9 bits: unsigned bytes whose zero point is not in the middle, from -255 to 255.

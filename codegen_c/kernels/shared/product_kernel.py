@@ -60,13 +60,14 @@ def room_for_sums(
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Operators of one bit width that a kernel accepts, and its name for them.
+    """Operators of one bit width that a kernel accepts, with the name and the title of the kernel for them.
 
     constraints: conditions an operator must meet, each with the reason of its refusal. blocks: sizes of blocks from
     which a measurement may choose.
     """
 
     name: str
+    title: str
     operator: type[QConv2d]
     constraints: tuple[Constraint, ...]
     blocks: Callable[[Any, Target], tuple[Block, ...]] = no_blocks
@@ -169,8 +170,8 @@ class ProductKernel:
             return self.implementation(family.name, operator, target, stored)
 
         return Kernel(
-            name=family.name, operator=family.operator, implement=implement, constraints=family.constraints,
-            blocks=family.blocks,
+            name=family.name, title=family.title, operator=family.operator, implement=implement,
+            constraints=family.constraints, blocks=family.blocks,
         )  # fmt: skip
 
     def implementation(self, name: str, operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:

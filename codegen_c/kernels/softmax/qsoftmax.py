@@ -127,6 +127,7 @@ def _body(operator: QSoftmax, rows: int) -> str:
 
 QSOFTMAX = Kernel(
     name="qsoftmax_i8",
+    title="Quantized softmax over the last axis",
     operator=QSoftmax,
     implement=implement,
     constraints=(rounds_once, quantized_bytes, rows_are_short, results_in_range),
@@ -294,7 +295,9 @@ def qsoftmax_masked_implement(operator: QMaskedSoftmax, target: Target, stored: 
 
 
 QSOFTMAX_MASKED = Kernel(
-    name=LOOPS.kernel, operator=QMaskedSoftmax, implement=qsoftmax_masked_implement,
+    name=LOOPS.kernel,
+    title="Quantized softmax over the last axis with a mask",
+    operator=QMaskedSoftmax, implement=qsoftmax_masked_implement,
     constraints=(*QSOFTMAX.constraints, keeps_runs),
 )  # fmt: skip
 

@@ -173,6 +173,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
 
 KERNEL = Kernel(
     name="qsoftmax_tflite_i8",
+    title="Softmax over the last axis with the bytes of TensorFlow Lite",
     operator=QSoftmax,
     implement=implement,
     constraints=(rounds_as_tflite, quantized_bytes, probabilities_in_256ths, rows_are_short, scale_is_large_enough),

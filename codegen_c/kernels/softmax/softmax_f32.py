@@ -77,4 +77,9 @@ def of_vectors(operator: Softmax, target: Target, count: int) -> Implementation:
     )  # fmt: skip
 
 
-KERNEL = Kernel(name="softmax_f32", operator=Softmax, implement=implement)
+KERNEL = Kernel(
+    name="softmax_f32",
+    title="Softmax and log-softmax over the last axis in float32",
+    operator=Softmax,
+    implement=implement,
+)

@@ -75,6 +75,7 @@ DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthw
 KERNEL = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_armv6m",
+        title="Quantized depthwise convolution, four channels of an output pixel at a time",
         operator=QConv2d,
         constraints=(for_speed, qdepthwise.is_depthwise, has_few_taps, has_four_channels, *qconv2d.CONSTRAINTS),
     )

@@ -202,6 +202,7 @@ CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=conv
 QCONV2D = CONVOLUTION.kernel(
     Family(
         name="qconv2d_armv6m",
+        title="Quantized convolution, eight output pixels of a channel at a time",
         operator=QConv2d,
         constraints=(for_speed, is_ungrouped, *qconv2d.CONSTRAINTS),
     )
@@ -256,9 +257,12 @@ def has_wide_rows(operator: QDense) -> bool:
     return rows is None or rows.length >= WIDTH
 
 
-QDENSE = DenseKernel(name="qdense_armv6m", layer=dense_layer, has_rows=has_wide_rows).kernel(
-    (for_speed, has_four_channels, *qdense.CONSTRAINTS)
-)
+QDENSE = DenseKernel(
+    name="qdense_armv6m",
+    title="Quantized dense layer, four output channels of a row at a time",
+    layer=dense_layer,
+    has_rows=has_wide_rows,
+).kernel((for_speed, has_four_channels, *qdense.CONSTRAINTS))
 
 
 KERNELS = (QCONV2D, QDENSE)

@@ -91,6 +91,7 @@ COLUMN = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=column_pa
 KERNEL = COLUMN.kernel(
     Family(
         name="qcolumn_dsp",
+        title="Quantized depthwise convolution with windows of one column, four channels of a pixel at a time",
         operator=QConv2d,
         constraints=(
             qdepthwise.is_depthwise,

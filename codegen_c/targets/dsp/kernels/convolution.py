@@ -196,7 +196,12 @@ def _includes(blocks: Blocks | None, single: Blocks | None) -> tuple[str, ...]:
 
 CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
 QCONV2D = CONVOLUTION.kernel(
-    Family(name="qconv2d_dsp", operator=QConv2d, constraints=(is_ungrouped, *qconv2d.SUMS_TOO)),
+    Family(
+        name="qconv2d_dsp",
+        title="Quantized convolution, three output pixels by two channels at a time",
+        operator=QConv2d,
+        constraints=(is_ungrouped, *qconv2d.SUMS_TOO),
+    ),
 )
 
 
@@ -215,6 +220,7 @@ def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
 QCONV2D_PACKED = CONVOLUTION.kernel(
     Family(
         name="qconv2d_packed_dsp",
+        title="Quantized convolution with weights of 4 bits, three output pixels by two channels at a time",
         operator=PackedQConv2d,
         constraints=(is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
     )

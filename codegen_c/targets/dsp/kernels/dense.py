@@ -196,7 +196,12 @@ def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) 
     )
 
 
-QDENSE = DenseKernel(name="qdense_dsp", layer=dense_layer, in_parts=_in_parts).kernel(qdense.SUMS_TOO)
+QDENSE = DenseKernel(
+    name="qdense_dsp",
+    title="Quantized dense layer, four output channels of a row at a time",
+    layer=dense_layer,
+    in_parts=_in_parts,
+).kernel(qdense.SUMS_TOO)
 
 
 # The same dense layer with weights of 4 bits: four output channels of one row at a time.
@@ -211,9 +216,11 @@ def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
     return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
 
 
-QDENSE_PACKED = DenseKernel(name="qdense_packed_dsp", layer=dense_layer).packed(
-    (*QDENSE_PACKED_CONSTRAINTS, sixteenfold_sums_fit)
-)
+QDENSE_PACKED = DenseKernel(
+    name="qdense_packed_dsp",
+    title="Quantized dense layer with weights of 4 bits, four output channels of a row at a time",
+    layer=dense_layer,
+).packed((*QDENSE_PACKED_CONSTRAINTS, sixteenfold_sums_fit))
 
 
 # Products of two quantized activations with the DSP extension: four columns of a matrix by one vector at a time.
@@ -253,7 +260,12 @@ def _instructions(operator: QMatmul, finish: FastRequantize, stored: StoredRows)
     return expanded + shape.heads * shape.rows * (20 + blocks * (one + QMATMUL_WIDTH * finish.instructions))
 
 
-QMATMUL = matmul_kernel("qmatmul_dsp", matmul_parts, qmatmul.CONSTRAINTS)
+QMATMUL = matmul_kernel(
+    "qmatmul_dsp",
+    "Product of two quantized activations, four columns of a matrix by a vector at a time",
+    matmul_parts,
+    qmatmul.CONSTRAINTS,
+)
 
 
 KERNELS = (QDENSE, QDENSE_PACKED, QMATMUL)

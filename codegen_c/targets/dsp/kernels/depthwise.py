@@ -549,6 +549,7 @@ DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthw
 QDEPTHWISE = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_dsp",
+        title="Quantized depthwise convolution, two output columns of a channel at a time",
         operator=QConv2d,
         constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
         blocks=strip_blocks,
@@ -558,6 +559,7 @@ QDEPTHWISE = DEPTHWISE.kernel(
 QDEPTHWISE_PACKED = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_packed_dsp",
+        title="Quantized depthwise convolution with weights of 4 bits, two output columns at a time",
         operator=PackedQConv2d,
         constraints=(
             qdepthwise.is_depthwise,

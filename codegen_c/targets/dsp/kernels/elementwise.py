@@ -146,6 +146,7 @@ def _run(count: int, unrolled: int) -> list[str]:
 
 KERNEL = Kernel(
     name="qbinary_dsp",
+    title="Quantized add and subtract of tensors of one shape",
     operator=QBinary,
     implement=implement,
     constraints=(is_sum, *qbinary.QBINARY.constraints, is_exact),

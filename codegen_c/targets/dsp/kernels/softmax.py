@@ -30,7 +30,13 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
     return VECTORS.implement(operator, exponentials(operator))
 
 
-QSOFTMAX = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)
+QSOFTMAX = Kernel(
+    name=VECTORS.kernel,
+    title="Quantized softmax over the last axis",
+    operator=QSoftmax,
+    implement=implement,
+    constraints=CONSTRAINTS,
+)
 
 
 # Quantized softmax with a mask: the loops of softmax.py on the kept elements.
@@ -46,6 +52,7 @@ def qsoftmax_masked_implement(operator: QMaskedSoftmax, target: Target, stored: 
 
 QSOFTMAX_MASKED = Kernel(
     name=LOOPS.kernel,
+    title="Quantized softmax over the last axis with a mask",
     operator=QMaskedSoftmax,
     implement=qsoftmax_masked_implement,
     constraints=(*CONSTRAINTS, qsoftmax.keeps_runs),

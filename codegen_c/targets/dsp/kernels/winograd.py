@@ -201,7 +201,12 @@ def qwinograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 QWINOGRAD = ProductKernel(loops=QWINOGRAD_LOOPS, reference=qconv2d.reference, parts=qwinograd_parts).kernel(
-    Family(name="qwinograd_dsp", operator=QConv2d, constraints=constraints(is_3x3_of_stride_1, fourfold_sums_fit))
+    Family(
+        name="qwinograd_dsp",
+        title="Quantized convolution with windows of 3 x 3 and stride 1 by Winograd's F(2x2, 3x3)",
+        operator=QConv2d,
+        constraints=constraints(is_3x3_of_stride_1, fourfold_sums_fit),
+    )
 )
 
 
@@ -250,6 +255,7 @@ def qline_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
 QLINE = ProductKernel(loops=QLINE_LOOPS, reference=qconv2d.reference, parts=qline_parts).kernel(
     Family(
         name="qline_dsp",
+        title="Quantized convolution with 3 or 5 taps along a line by Winograd's F(4, 3) and F(2, 5)",
         operator=QConv2d,
         constraints=constraints(winograd.has_a_line_of_stride_1, winograd.eightfold_sums_fit),
     )

@@ -220,6 +220,7 @@ def _tile(operator: HalfConv2d, finish: Finish, segment: ChannelRange, widened: 
 
 KERNEL = Kernel(
     name="conv2d_f16",
+    title="Convolution in float16",
     operator=HalfConv2d,
     implement=implement,
     constraints=(has_one_group, holds_weights, finishes_in_vectors),

@@ -180,6 +180,7 @@ CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=conv
 QCONV2D = CONVOLUTION.kernel(
     Family(
         name="qconv2d_helium",
+        title="Quantized convolution, two output pixels by four channels at a time",
         operator=QConv2d,
         constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
         blocks=step_blocks,
@@ -202,6 +203,7 @@ def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
 QCONV2D_PACKED = CONVOLUTION.kernel(
     Family(
         name="qconv2d_packed_helium",
+        title="Quantized convolution with weights of 4 bits, two output pixels by four channels at a time",
         operator=PackedQConv2d,
         constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
     )
@@ -260,6 +262,7 @@ POINTWISE = ProductKernel(loops=POINTWISE_LOOPS, reference=qconv2d.reference, pa
 QPOINTWISE = POINTWISE.kernel(
     Family(
         name="qpointwise_helium",
+        title="Quantized 1x1 convolution, two pixels by four channels at a time",
         operator=QConv2d,
         constraints=(is_pointwise, *qconv2d.SUMS_TOO, sums_leave_room),
         blocks=step_blocks,
@@ -270,6 +273,7 @@ QPOINTWISE = POINTWISE.kernel(
 QPOINTWISE_PACKED = POINTWISE.kernel(
     Family(
         name="qpointwise_packed_helium",
+        title="Quantized 1x1 convolution with weights of 4 bits, two pixels by four channels at a time",
         operator=PackedQConv2d,
         constraints=(is_pointwise, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
     )
@@ -324,6 +328,7 @@ KEPT = ProductKernel(loops=KEPT_LOOPS, reference=qconv2d.reference, parts=kept_p
 QPOINTWISE_KEPT = KEPT.kernel(
     Family(
         name="qpointwise_kept_helium",
+        title="Quantized 1x1 convolution of up to 16 input channels, with the weights kept in registers",
         operator=QConv2d,
         constraints=(is_pointwise, is_narrow, *qconv2d.CONSTRAINTS, sums_leave_room),
     )

@@ -134,9 +134,12 @@ def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) 
     )
 
 
-QDENSE = DenseKernel(name="qdense_helium", layer=dense_layer, in_parts=_in_parts).kernel(
-    (*qdense.SUMS_TOO, sums_leave_room), step_blocks
-)
+QDENSE = DenseKernel(
+    name="qdense_helium",
+    title="Quantized dense layer, four output channels of two rows at a time",
+    layer=dense_layer,
+    in_parts=_in_parts,
+).kernel((*qdense.SUMS_TOO, sums_leave_room), step_blocks)
 
 
 # The same dense layer with weights of 4 bits: four output channels of two rows at a time.
@@ -150,9 +153,11 @@ def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
     return nibble_sums_fit(operator.weight)
 
 
-QDENSE_PACKED = DenseKernel(name="qdense_packed_helium", layer=dense_layer).packed(
-    (*QDENSE_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit)
-)
+QDENSE_PACKED = DenseKernel(
+    name="qdense_packed_helium",
+    title="Quantized dense layer with weights of 4 bits, four output channels of two rows at a time",
+    layer=dense_layer,
+).packed((*QDENSE_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit))
 
 
 # Products of two quantized activations with Helium: two vectors by four columns of a matrix, 16 products at a time.
@@ -224,7 +229,10 @@ def _instructions(operator: QMatmul, product: Product, stored: StoredRows) -> in
 
 
 QMATMUL = matmul_kernel(
-    "qmatmul_helium", matmul_parts, (*qmatmul.CONSTRAINTS, qmatmul_sums_leave_room, columns_are_near)
+    "qmatmul_helium",
+    "Product of two quantized activations, two vectors by four columns of a matrix at a time",
+    matmul_parts,
+    (*qmatmul.CONSTRAINTS, qmatmul_sums_leave_room, columns_are_near),
 )
 
 

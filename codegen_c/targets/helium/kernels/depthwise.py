@@ -220,6 +220,7 @@ DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthw
 KERNEL = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_helium",
+        title="Quantized depthwise convolution, 16 channels of an output pixel at a time",
         operator=QConv2d,
         constraints=(is_depthwise, few_taps, *qconv2d.SUMS_TOO, sums_leave_room),
     )

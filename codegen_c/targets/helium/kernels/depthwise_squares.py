@@ -259,6 +259,7 @@ SQUARES = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=squares_
 KERNEL = SQUARES.kernel(
     Family(
         name="qdepthwise_squares_helium",
+        title="Quantized depthwise convolution, 2 x 2 results of a channel from 4 x 4 bytes at a time",
         operator=QConv2d,
         constraints=(
             is_depthwise, *qconv2d.CONSTRAINTS, keeps_places, is_small, many_columns, is_limited_as_int8,

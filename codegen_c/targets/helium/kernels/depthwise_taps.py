@@ -237,6 +237,7 @@ TAPS = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=taps_parts)
 KERNEL = TAPS.kernel(
     Family(
         name="qdepthwise_taps_helium",
+        title="Quantized depthwise convolution, four columns of one or two output rows at a time",
         operator=QConv2d,
         constraints=(
             is_depthwise, *qconv2d.CONSTRAINTS, sums_leave_room, few_rows, many_columns, near_columns,

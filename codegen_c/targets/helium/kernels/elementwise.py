@@ -132,6 +132,7 @@ def _body(stored: StoredRows, *, by_rows: bool) -> str:
 
 QBINARY = Kernel(
     name="qbinary_helium",
+    title="Quantized add, subtract and multiply of tensors of one shape",
     operator=QBinary,
     implement=implement,
     constraints=(adds_where_rounded_twice, *qbinary.QBINARY.constraints, factors_in_range),
@@ -162,7 +163,11 @@ def _instructions(operator: QUnary) -> int:
 
 
 QUNARY = Kernel(
-    name="qunary_helium", operator=QUnary, implement=qunary_implement, constraints=qunary.KERNEL.constraints
+    name="qunary_helium",
+    title="Function of one 8-bit quantized tensor, by a table of 256 results",
+    operator=QUnary,
+    implement=qunary_implement,
+    constraints=qunary.KERNEL.constraints,
 )
 
 
@@ -210,7 +215,13 @@ def permute_implement(operator: Permute, target: Target, stored: StoredRows) -> 
     )
 
 
-PERMUTE = Kernel(name="permute_helium", operator=Permute, implement=permute_implement, constraints=(turns_planes,))
+PERMUTE = Kernel(
+    name="permute_helium",
+    title="Permutation of bytes from planes to channels-last images",
+    operator=Permute,
+    implement=permute_implement,
+    constraints=(turns_planes,),
+)
 
 
 KERNELS = (QBINARY, QUNARY, PERMUTE)

@@ -122,7 +122,7 @@ def implement(operator: HalfCast, target: Target, stored: StoredRows) -> Impleme
     )
 
 
-CAST_F16 = Kernel(name="cast_f16", operator=HalfCast, implement=implement)
+CAST_F16 = Kernel(name="cast_f16", title="Cast between float16 and float32", operator=HalfCast, implement=implement)
 
 
 # Dense layer of float16 with Helium: the product of dense_f32, whose vectors are widened before their channels.
@@ -137,6 +137,7 @@ def dense_f16_implement(operator: HalfDense, target: Target, stored: StoredRows)
 
 DENSE_F16 = Kernel(
     name="dense_f16",
+    title="Dense layer in float16",
     operator=HalfDense,
     implement=dense_f16_implement,
     constraints=(holds_weights, finishes_in_vectors),
@@ -156,6 +157,7 @@ def depthwise_f16_implement(operator: HalfConv2d, target: Target, stored: Stored
 
 DEPTHWISE_F16 = Kernel(
     name="depthwise_f16",
+    title="Depthwise convolution in float16",
     operator=HalfConv2d,
     implement=depthwise_f16_implement,
     constraints=(is_depthwise, holds_weights, finishes_in_vectors),
@@ -174,6 +176,7 @@ def pointwise_f16_implement(operator: HalfConv2d, target: Target, stored: Stored
 
 POINTWISE_F16 = Kernel(
     name="pointwise_f16",
+    title="1x1 convolution in float16",
     operator=HalfConv2d,
     implement=pointwise_f16_implement,
     constraints=(is_pointwise, holds_weights, finishes_in_vectors),
@@ -221,7 +224,9 @@ def _of_vectors(operator: HalfSoftmax, target: Target, count: int) -> Implementa
     )
 
 
-SOFTMAX_F16 = Kernel(name="softmax_f16", operator=HalfSoftmax, implement=softmax_f16_implement)
+SOFTMAX_F16 = Kernel(
+    name="softmax_f16", title="Softmax in float16", operator=HalfSoftmax, implement=softmax_f16_implement
+)
 
 
 # A chain of element-wise operators of float16 in one pass with Helium, four elements at a time.
@@ -319,6 +324,7 @@ def _flat(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
 
 ELEMENTWISE_F16 = Kernel(
     name="elementwise_f16",
+    title="Chain of element-wise operators in float16, in one pass",
     operator=HalfElementwise,
     implement=elementwise_f16_implement,
     constraints=(reads_inputs_only, broadcasts_simply),

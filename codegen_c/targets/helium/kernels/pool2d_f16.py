@@ -198,6 +198,7 @@ def _sums(operator: HalfPool2d, image: Array) -> Array:
 
 KERNEL = Kernel(
     name="pool2d_f16",
+    title="Max and average pooling in float16, with float32 accumulators",
     operator=HalfPool2d,
     implement=implement,
     constraints=(window_holds_input, finishes_in_vectors),

@@ -172,6 +172,7 @@ def _body(stored: StoredRows, finish: Rescale | None) -> str:
 
 KERNEL = Kernel(
     name="qpool2d_helium",
+    title="Quantized max and average pooling, 16 channels at a time",
     operator=QPool2d,
     implement=implement,
     constraints=(rounds_once, *qpool2d.QPOOL2D.constraints, few_taps, sums_leave_room),

@@ -300,6 +300,7 @@ SIDE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=side_parts)
 KERNEL = SIDE.kernel(
     Family(
         name="qconv2d_side_helium",
+        title="Quantized convolution, four adjacent output pixels by two channels at a time",
         operator=QConv2d,
         constraints=(
             has_no_groups, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,

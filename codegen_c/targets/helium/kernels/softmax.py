@@ -27,7 +27,13 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
     return VECTORS.implement(operator, qsoftmax.exponentials(operator))
 
 
-QSOFTMAX = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)
+QSOFTMAX = Kernel(
+    name=VECTORS.kernel,
+    title="Quantized softmax over the last axis, four elements at a time",
+    operator=QSoftmax,
+    implement=implement,
+    constraints=CONSTRAINTS,
+)
 
 
 # Quantized softmax with a mask: the loops of softmax.py on the kept elements.
@@ -43,6 +49,7 @@ def qsoftmax_masked_implement(operator: QMaskedSoftmax, target: Target, stored: 
 
 QSOFTMAX_MASKED = Kernel(
     name=LOOPS.kernel,
+    title="Quantized softmax over the last axis with a mask",
     operator=QMaskedSoftmax,
     implement=qsoftmax_masked_implement,
     constraints=(*CONSTRAINTS, qsoftmax.keeps_runs),
@@ -71,6 +78,7 @@ def qnormalize_implement(operator: QNormalize, target: Target, stored: StoredRow
 
 QNORMALIZE = Kernel(
     name="qnormalize_helium",
+    title="LayerNorm and RMSNorm of a quantized tensor over the last axis",
     operator=QNormalize,
     implement=qnormalize_implement,
     constraints=qnormalize.KERNEL.constraints,

@@ -151,6 +151,7 @@ DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthw
 QDEPTHWISE = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_host",
+        title="Quantized depthwise convolution, 16 channels of an output pixel at a time",
         operator=QConv2d,
         constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
@@ -159,6 +160,7 @@ QDEPTHWISE = DEPTHWISE.kernel(
 QDEPTHWISE_PACKED = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_packed_host",
+        title="Quantized depthwise convolution with weights of 4 bits, 16 channels of a pixel at a time",
         operator=PackedQConv2d,
         constraints=(is_depthwise, few_taps, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
     )

@@ -63,6 +63,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 KERNEL = Kernel(
     name="qbinary_host",
+    title="Quantized add and subtract of tensors of one shape, 16 elements at a time",
     operator=QBinary,
     implement=implement,
     constraints=(adds_and_rounds_once, *qbinary.QBINARY.constraints, factors_in_range),

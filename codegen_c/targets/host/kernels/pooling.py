@@ -84,6 +84,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
 
 KERNEL = Kernel(
     name="qpool2d_host",
+    title="Quantized average pooling, 16 channels of an output pixel at a time",
     operator=QPool2d,
     implement=implement,
     constraints=(

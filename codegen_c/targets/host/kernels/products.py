@@ -260,6 +260,7 @@ CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=conv
 QCONV2D = CONVOLUTION.kernel(
     Family(
         name="qconv2d_host",
+        title="Quantized convolution, up to 64 channels of an output pixel at a time",
         operator=QConv2d,
         constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
@@ -268,6 +269,7 @@ QCONV2D = CONVOLUTION.kernel(
 QCONV2D_PACKED = CONVOLUTION.kernel(
     Family(
         name="qconv2d_packed_host",
+        title="Quantized convolution with weights of 4 bits, up to 64 channels of a pixel at a time",
         operator=PackedQConv2d,
         constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
     )
@@ -316,18 +318,23 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
     return lambda _: parts
 
 
-QDENSE = DenseKernel(name="qdense_host", layer=dense_layer, has_rows=lambda _: False).kernel(
-    (for_speed, *qdense.CONSTRAINTS, qdense_sums_leave_room)
-)
+QDENSE = DenseKernel(
+    name="qdense_host",
+    title="Quantized dense layer, up to 64 output channels of a vector at a time",
+    layer=dense_layer,
+    has_rows=lambda _: False,
+).kernel((for_speed, *qdense.CONSTRAINTS, qdense_sums_leave_room))
 
 
 # The same dense layer with weights of 4 bits: the loops unpack two weights from each byte.
 #
 # int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators modulo 2^32.
 
-QDENSE_PACKED = DenseKernel(name="qdense_packed_host", layer=dense_layer).packed(
-    (*QDENSE_PACKED_CONSTRAINTS, qdense_sums_leave_room)
-)
+QDENSE_PACKED = DenseKernel(
+    name="qdense_packed_host",
+    title="Quantized dense layer with weights of 4 bits, up to 64 output channels of a vector at a time",
+    layer=dense_layer,
+).packed((*QDENSE_PACKED_CONSTRAINTS, qdense_sums_leave_room))
 
 
 KERNELS = (QCONV2D, QCONV2D_PACKED, QDENSE, QDENSE_PACKED)

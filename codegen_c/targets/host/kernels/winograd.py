@@ -100,6 +100,7 @@ WINOGRAD = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=winogra
 KERNEL = WINOGRAD.kernel(
     Family(
         name="qwinograd_host",
+        title="Quantized convolution with windows of 3 x 3 and stride 1 by Winograd's F(2x2, 3x3)",
         operator=QConv2d,
         constraints=(
             is_3x3_of_stride_1,

@@ -71,6 +71,7 @@ DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthw
 KERNEL = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_rvv",
+        title="Quantized depthwise convolution, groups of channels of an output pixel at a time",
         operator=QConv2d,
         constraints=(qdepthwise.is_depthwise, has_few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
     )

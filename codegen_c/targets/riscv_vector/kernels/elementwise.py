@@ -69,6 +69,7 @@ def _instructions(operator: QBinary) -> int:
 
 KERNEL = Kernel(
     name="qbinary_rvv",
+    title="Quantized add and subtract of tensors of one shape, a group of registers at a time",
     operator=QBinary,
     implement=implement,
     constraints=(*qbinary.QBINARY.constraints, has_narrow_sums),

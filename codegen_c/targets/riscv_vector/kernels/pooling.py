@@ -112,6 +112,7 @@ def _pixel_instructions(operator: QPool2d, finish: GroupedRescale | None) -> int
 
 KERNEL = Kernel(
     name="qpool2d_rvv",
+    title="Quantized max and average pooling, groups of channels of an output pixel at a time",
     operator=QPool2d,
     implement=implement,
     constraints=(*qpool2d.QPOOL2D.constraints, has_factor, lies_in_image, sums_leave_room),

@@ -159,6 +159,7 @@ CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=conv
 QCONV2D = CONVOLUTION.kernel(
     Family(
         name="qconv2d_rvv",
+        title="Quantized convolution, groups of channels of three or six output pixels at a time",
         operator=QConv2d,
         constraints=(is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
@@ -205,9 +206,12 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
 
 
 # The weights of a run of channels are not contiguous, so portable C computes rows of the result and parts of the input.
-QDENSE = DenseKernel(name="qdense_rvv", layer=dense_layer, has_rows=lambda _: False).kernel(
-    (*qdense.CONSTRAINTS, qdense_sums_leave_room)
-)
+QDENSE = DenseKernel(
+    name="qdense_rvv",
+    title="Quantized dense layer, groups of output channels of one or three rows at a time",
+    layer=dense_layer,
+    has_rows=lambda _: False,
+).kernel((*qdense.CONSTRAINTS, qdense_sums_leave_room))
 
 
 KERNELS = (QCONV2D, QDENSE)
