@@ -20,12 +20,11 @@ from tvm_ext import BuildOptions, Package
 from tvm_ext.execution.host_model import library_sources
 from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
-SHARED = ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"]
 STREAM = BuildOptions(io="stream", verify=("host",))
 SMALL = BuildOptions(io="caller", optimize="size", verify=("host",))
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", some_of(["kws_fp32", "resnet_int8"], sweep=["kws_int8", "resnet_fp32"]))
 def test_shared_models_give_the_stored_outputs(packages: Packages, shared_models: Path, name: str) -> None:
     """int8 end to end: as far from onnxruntime as it is from itself; operators are judged one by one by verify."""
     package = packages.shared(name)
@@ -67,7 +66,7 @@ def test_int8_specs_carry_scale_and_zero_point(packages: Packages) -> None:
 
 
 @pytest.mark.parametrize("name", some_of([*SMALL_MODELS][::2], sweep=[*SMALL_MODELS][1::2]))
-@pytest.mark.parametrize("options", [BuildOptions(verify=("host",)), SMALL], ids=["arena", "caller"])
+@pytest.mark.parametrize("options", some_of([BuildOptions(verify=("host",))], sweep=[SMALL]), ids=["arena", "caller"])
 def test_small_models(packages: Packages, name: str, options: BuildOptions) -> None:
     """Every name, shape and type as the model says, values as onnxruntime computes them."""
     make = SMALL_MODELS[name]

@@ -173,6 +173,7 @@ def test_the_index_of_a_float_output(tmp_path: Path) -> None:
     assert kernels.count("convert_quantized") == 1, "of the input"
 
 
+@pytest.mark.sweep
 def test_a_network_of_pytorch_that_is_quantized_here(tmp_path: Path) -> None:
     """Calibration samples are what the file takes; the package takes pixels with their channels last."""
     from tests.support.torch_models import export, nn

@@ -208,7 +208,10 @@ def _program(interface: Interface, path: Path) -> None:
     path.write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize("platform", Platform.shipped())
+OFTEN = ["host", "cortex_m33_npu", "cortex_m55"]
+
+
+@pytest.mark.parametrize("platform", some_of(OFTEN, sweep=[name for name in Platform.shipped() if name not in OFTEN]))
 def test_an_input_quantized_from_the_header_alone_gives_the_references_answer(platform: str, tmp_path: Path) -> None:
     """A package for every platform that is shipped, its C compiled for this machine; values beyond the type, too."""
     board = Platform.load(platform)

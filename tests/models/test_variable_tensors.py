@@ -11,6 +11,7 @@ import tflite
 import tvm_ext
 from tests.support import tflite_state_models as models
 from tests.support.peers import peer
+from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU
 from tests.support.tflite_runners import saved_tflite
@@ -242,7 +243,7 @@ def test_integer_lstm_over_scales_and_shapes(options: dict[str, float], tmp_path
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("platform", ["cortex_m0plus", "cortex_m4", "cortex_m55", "riscv32_zve32x"])
+@pytest.mark.parametrize("platform", some_of(["cortex_m55", "riscv32_zve32x"], sweep=["cortex_m0plus", "cortex_m4"]))
 def test_integer_lstm_runs_in_a_loop_by_the_dense_kernels_of_a_target(platform: str, tmp_path: Path) -> None:
     package = built(models.lstm(int8=True, steps=5, channels=18, units=12), tmp_path, platform)
     for target in ("host", "qemu"):

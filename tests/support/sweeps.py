@@ -10,4 +10,10 @@ import pytest
 
 def some_of(always: Iterable[Any], *, sweep: Iterable[Any]) -> list[Any]:
     """Parameters; those of `sweep` run only where the marker `sweep` is asked for: they take long and vary little."""
-    return [*always, *(pytest.param(value, marks=pytest.mark.sweep) for value in sweep)]
+    return [*always, *map(_in_sweep, sweep)]
+
+
+def _in_sweep(value: Any) -> Any:
+    """Return the parameter with the marker. value: a parameter that may have markers of its own."""
+    given = value if isinstance(value, type(pytest.param())) else pytest.param(value)
+    return pytest.param(*given.values, marks=(*given.marks, pytest.mark.sweep), id=given.id)
