@@ -128,7 +128,8 @@ class Profile:
             return ""
         named = ", ".join(self.skipped[:_MOST_NAMED])
         others = f" and {len(self.skipped) - _MOST_NAMED} more" if len(self.skipped) > _MOST_NAMED else ""
-        return f"The run skipped {len(self.skipped)} steps of branches that it did not take: {named}{others}."
+        steps = "1 step of a branch" if len(self.skipped) == 1 else f"{len(self.skipped)} steps of branches"
+        return f"The run skipped {steps} that it did not take: {named}{others}."
 
     @property
     def num_instructions(self) -> int:

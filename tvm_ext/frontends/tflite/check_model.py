@@ -69,6 +69,10 @@ WAY_OUT = "Convert the model without them, with static shapes and built-in opera
 """Last line of the error that lists operators."""
 
 _CONTROL_FLOW = frozenset("CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+CHOICE = "control flow whose condition depends on data"
+# Operators that read or write at indices, and the input that holds these.
+_INDICES = dict.fromkeys("GATHER GATHER_ND REVERSE_SEQUENCE SEGMENT_SUM UNSORTED_SEGMENT_SUM".split(), 1)
+_INDICES |= {"SCATTER_ND": 0, "EMBEDDING_LOOKUP": 0, "DYNAMIC_UPDATE_SLICE": 2, "SPARSE_TO_DENSE": 0}
 _CONDITIONS = {
     "IF": "depends on data; compute both results and choose one by SELECT_V2",
     "WHILE": "depends on data; only loops of a known number of times are taken, counted by whole numbers",
@@ -85,6 +89,10 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:
         return refusal_of_custom(file, node)
+    if node.is_choice:
+        return _of_choice(file, node)
+    if node.is_guarded and _may_fail(file, node):
+        return "its indices depend on data, and may be out of range where a run does not take the branch that it is in"
     if node.operator in _CONDITIONS:
         return f"control flow whose condition {_CONDITIONS[node.operator]}"
     if node.operator in _CONTROL_FLOW:
@@ -108,6 +116,41 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
         or mistyped(file, node)
         or rescaling(file, node)
     )
+
+
+def _of_choice(file: TfliteFile, node: TfliteNode) -> str | None:
+    """Return why the results of two branches are refused by their types and scales, or None."""
+    condition, *results = (file.tensors[index] for index in node.inputs)
+    if condition.dtype != "bool" or math.prod(condition.shape) != 1:
+        return "control flow whose condition is not a single bool"
+    outputs, count = [file.tensors[index] for index in node.outputs], len(node.outputs)
+    for tensor, *branches in zip(outputs, results[:count], results[count:], strict=True):
+        reason = next(filter(None, map(_of_tensor, (tensor, *branches))), None)
+        if reason:
+            return reason
+        for branch in branches:
+            if branch.dtype != tensor.dtype or not _same_scales(branch, tensor):
+                return (
+                    f"{CHOICE}, whose result {tensor.name!r} is {_kind(tensor)}, but {branch.name!r} of a branch is "
+                    f"{_kind(branch)}"
+                )
+    return None
+
+
+def _same_scales(one: TfliteTensor, other: TfliteTensor) -> bool:
+    return other.scales is None if one.scales is None else one.scales.equals(other.scales)
+
+
+def _kind(tensor: TfliteTensor) -> str:
+    """Return the element type of a tensor, and its first scale and zero point."""
+    scales = tensor.scales
+    return f"{tensor.dtype}" + (f" (scale {scales.scale[0]:g}, zero point {scales.zero_point[0]})" if scales else "")
+
+
+def _may_fail(file: TfliteFile, node: TfliteNode) -> bool:
+    """Return True for an operator with indices that are not constants."""
+    place = _INDICES.get(node.operator)
+    return place is not None and place < len(node.inputs) and file.tensors[node.inputs[place]].data is None
 
 
 def _of_tensor(tensor: TfliteTensor) -> str | None:

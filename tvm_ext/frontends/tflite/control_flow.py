@@ -1,14 +1,16 @@
-"""Replace IF and WHILE of a TensorFlow Lite file by operators, if their conditions are known before a run.
+"""Replace IF and WHILE of a TensorFlow Lite file by the operators of their subgraphs.
 
     IF(condition, ...)     the operators of the branch that is taken
     WHILE(counter, ...)    the operators of the body, once for each time that the condition holds
 
-A condition is known if it follows from constants by comparisons and integer arithmetic. An operator with another
-condition stays, and is refused by its name later.
+A condition is known if it follows from constants by comparisons and integer arithmetic. If the condition of an IF is
+not known, the operators of both branches replace it, followed by an IF that chooses between their results. A WHILE with
+such a condition stays, and is refused by its name later.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.check_model import check_graph
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteGraph, TfliteNode, TfliteTensor, node_options
 
@@ -36,7 +39,7 @@ _FUSING = {"ADD": tflite.AddOptions, "SUB": tflite.SubOptions, "MUL": tflite.Mul
 
 
 def control_flow_opened(path: Path, file: TfliteFile, limits: Limits) -> TfliteFile:
-    """Return the file with every IF and WHILE replaced whose condition is known.
+    """Return the file with every IF replaced, and every WHILE whose condition is known.
 
     Raises BadModel for subgraphs that do not fit their operator, and UnsupportedModel for loops that exceed
     `limits.nodes`.
@@ -89,6 +92,7 @@ class _Flattening:
                     raise self._misfit(own, f"gives {len(node.outputs)} results, its subgraph {len(results)}")
                 where.update(zip(node.outputs, results, strict=True))
                 continue
+            own = self._both_branches(own, active) if own.operator == "IF" else own
             own = replace(own, outputs=tuple(index if index < 0 else where[index] for index in node.outputs))
             if (value := self._value(own)) is None:
                 self._nodes.append(own)
@@ -118,6 +122,24 @@ class _Flattening:
                 return values
             values, times = self._inline(node, options.BodySubgraphIndex(), values, prefix, active), times + 1
         return None
+
+    def _both_branches(self, node: TfliteNode, active: tuple[int, ...]) -> TfliteNode:
+        """Add the operators of both branches; return the operator that chooses between their results."""
+        options, begun = node_options(node, tflite.IfOptions), len(self._nodes)
+        if options is None or not node.inputs or node.inputs[0] < 0:
+            return node
+        condition, *given = node.inputs
+        sides = {"then": options.ThenSubgraphIndex(), "else": options.ElseSubgraphIndex()}
+        results: list[int] = []
+        for side, graph in sides.items():
+            found = self._inline(node, graph, given, f"{node.label}.{side}.", active)
+            if len(found) != len(node.outputs):
+                raise self._misfit(node, f"gives {len(node.outputs)} results, its subgraph {len(found)}")
+            results += found
+        self._nodes[begun:] = [replace(inner, is_guarded=True) for inner in self._nodes[begun:]]
+        said = "both branches are compiled, and a run skips steps of the branch that is not taken"
+        warnings.warn(f"{node.label}: {said}.", ModelNotice, stacklevel=2)
+        return replace(node, inputs=(condition, *results), is_choice=True)
 
     def _inline(
         self, node: TfliteNode, number: int, arguments: Sequence[int], prefix: str, active: tuple[int, ...]

@@ -23,7 +23,7 @@ from tvm_ext.frontends.custom_calls import HOW_TO_BRING, asked, custom_expr, lis
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.resources import Variable
-from tvm_ext.frontends.tflite.variable_tensors import free_name
+from tvm_ext.frontends.tflite.variable_tensors import IN_BRANCH, free_name
 
 _MISSING = f"a custom operator; its meaning is not in the file. Bring it as {HOW_TO_BRING}"
 
@@ -44,7 +44,8 @@ def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
     try:
         call = _declared_call(file, node)
         reason = asked(operator, "refuses", partial(operator.refuses, call)) or _mismatch(operator, call)
-        states_of(operator, call)
+        if states_of(operator, call) and node.is_guarded:
+            return reason or IN_BRANCH
         return reason
     except Refused as error:
         return str(error)

@@ -24,7 +24,7 @@ from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupporte
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements, name_variables
 from tvm_ext.frontends.tflite import custom
-from tvm_ext.frontends.tflite.check_model import WAY_OUT, refusal
+from tvm_ext.frontends.tflite.check_model import CHOICE, WAY_OUT, refusal
 from tvm_ext.frontends.tflite.integers.convert import integer_converter
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
@@ -136,7 +136,13 @@ class _Importer:
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
             # These return elements of the file's own types.
-            moves = self._moves(node) or node.is_custom or node.operator in KEEPING or self._computes_integers(node)
+            moves = (
+                node.is_choice
+                or self._moves(node)
+                or node.is_custom
+                or node.operator in KEEPING
+                or self._computes_integers(node)
+            )
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
@@ -167,6 +173,8 @@ class _Importer:
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
     def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:
+        if node.is_choice:
+            return self._chosen(node, builder)
         if node.is_custom:
             return custom.convert(self._file, node, self._values)
         given = [None if index < 0 else self._operand(index) for index in node.inputs]
@@ -211,6 +219,17 @@ class _Importer:
             {i: computed[now] for i, now in own.items() if now in computed},
             frozenset(i for i, now in own.items() if now in as_real),
         ).convert(node.operator, node.table)  # fmt: skip
+
+    def _chosen(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
+        """Return the results of the branch that the condition takes. Raises Refused for branches of several shapes."""
+        condition, *results = (self._values[index] for index in node.inputs)
+        test, count = builder.emit(relax.op.reshape(condition, ())), len(node.outputs)
+        found: list[relax.Expr] = []
+        for yes, no in zip(results[:count], results[count:], strict=True):
+            if static_shape(yes) != static_shape(no):
+                raise Refused(f"{CHOICE}, which would give {list(static_shape(yes))} or {list(static_shape(no))}")
+            found.append(builder.emit(relax.op.where(test, yes, no)))
+        return found[0] if count == 1 else relax.Tuple(found)
 
     def _is_scaled(self, index: int) -> bool:
         return index >= 0 and self._file.tensors[index].scales is not None

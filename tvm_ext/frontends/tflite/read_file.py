@@ -64,6 +64,9 @@ class TfliteNode:
     operator: name in the schema such as `CONV_2D`, or the own name of a custom operator.
     num_states: number of last inputs and last outputs of a custom operator that are states, which no file has.
     graph: number of the subgraph that contains the operator.
+    is_choice: True for an IF that chooses between results. Its inputs are the condition, the results of the branch for
+    True, and those of the branch for False.
+    is_guarded: True for an operator of a branch that a run may skip.
     """
 
     operator: str
@@ -74,6 +77,8 @@ class TfliteNode:
     table: tflite.Operator
     num_states: int = 0
     graph: int = 0
+    is_choice: bool = False
+    is_guarded: bool = False
 
     @property
     def own_tensors(self) -> tuple[int, ...]:

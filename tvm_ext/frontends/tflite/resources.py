@@ -37,6 +37,12 @@ def variables_opened(path: Path, file: TfliteFile) -> tuple[TfliteFile, tuple[Va
     """
     if not any(node.operator in RESOURCE_OPERATORS for node in file.nodes):
         return file, ()
+    guarded = next((node for node in file.nodes if node.operator in RESOURCE_OPERATORS and node.is_guarded), None)
+    if guarded:
+        raise UnsupportedModel(
+            f"{path}: {guarded.label} uses a variable in a branch that a run may skip. Compute both results and choose "
+            "one by SELECT_V2, and read and assign variables outside of the branches."
+        )
     initial: dict[str, np.ndarray] = {}
     for graph in file.called_once:
         initial |= _assigned(path, graph)

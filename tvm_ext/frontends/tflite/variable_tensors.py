@@ -18,6 +18,7 @@ from tvm_ext.frontends.tflite.resources import Variable
 
 KEEPING = {"SVDF": svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm}
 """Operators with variable tensors, and the modules that convert them."""
+IN_BRANCH = "it keeps state between runs, but is in a branch that a run may skip"
 
 
 def is_opened(node: TfliteNode) -> bool:
@@ -29,6 +30,8 @@ def refusal_of_keeping(file: TfliteFile, node: TfliteNode) -> str | None:
     """Return why an operator with variable tensors is refused, or None if it can be compiled or is already opened."""
     if is_opened(node):
         return None
+    if node.is_guarded:
+        return IN_BRANCH
     reason = KEEPING[node.operator].refusal(file, node)
     if reason:
         return reason
