@@ -40,7 +40,7 @@ EXHAUSTED = [
 
 @pytest.mark.parametrize("error", EXHAUSTED, ids=repr)
 def test_it_is_told_from_other_exceptions(error: Exception) -> None:
-    with pytest.raises(OutOfMemory, match=r"memory ran out.*\(.+\)"):
+    with pytest.raises(OutOfMemory, match=r"memory (ran out|is exhausted).*\(.+\)"):
         check_memory(error)
     assert memory_message(error) is not None
 

@@ -275,7 +275,7 @@ def test_the_command_line(tmp_path: Path) -> None:
         (["--rename", "x"], "is not of the form OLD=NEW"),
         (["--rename", "x=a", "--rename", "x=b"], "'x' is given twice"),
         (["--labels", "absent.txt"], "absent.txt: cannot be read"),
-        (["--labels", "latin.txt"], "latin.txt: is not UTF-8 text"),
+        (["--labels", "latin.txt"], "latin.txt: the file is not UTF-8 text"),
     ],
 )
 def test_refused_arguments(arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def test_options_name_processors_and_power(tmp_path: Path) -> None:
         BuildOptions(placement_objective="luck")  # type: ignore[arg-type]
     with pytest.raises(BadOptions, match=r"placement_granularity = 'all': allowed are none, support, branches, volume"):
         BuildOptions(placement_granularity="all")  # type: ignore[arg-type]
-    with pytest.raises(BadOptions, match=r"processors = 'cpu1': a tuple of names"):
+    with pytest.raises(BadOptions, match=r"processors = 'cpu1': give a tuple of names"):
         BuildOptions(processors="cpu1")  # type: ignore[arg-type]
 
 
