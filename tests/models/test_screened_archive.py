@@ -429,7 +429,9 @@ def test_damage(damage: str, archive: Path, tmp_path: Path) -> None:
 
 
 UNSUPPORTED: dict[str, Callable[[Program], object]] = {
-    "a graph as a value": lambda p: graph(p)["nodes"][0]["inputs"].append({**ANY, "arg": {"as_graph": {}}}),
+    "a graph as a value": lambda p: graph(p)["nodes"][0]["inputs"].append(
+        {**ANY, "arg": {"as_graph": {"name": "g", "graph": json.loads(json.dumps(graph(p)))}}}
+    ),
     "an operator as a value": lambda p: graph(p)["nodes"][0]["inputs"].append(
         {**ANY, "arg": {"as_operator": "torch.load"}}
     ),

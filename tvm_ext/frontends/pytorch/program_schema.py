@@ -204,7 +204,17 @@ _INT_ARGUMENT = union({"as_name": _identifier, "as_int": whole()})
 _FLOAT_ARGUMENT = union({"as_name": _identifier, "as_float": number})
 _BOOL_ARGUMENT = union({"as_name": _identifier, "as_bool": flag})
 _OPTIONAL_TENSOR = union({"as_tensor": _TENSOR, "as_none": flag})
-_NO_FUNCTION = not_taken("graphs within graphs, operators as values and custom objects are not compiled")
+_NO_FUNCTION = not_taken("operators as values and custom objects are not compiled")
+_MOST_GRAPHS = 16
+_TOO_DEEP = not_taken(f"graphs within graphs nest deeper than {_MOST_GRAPHS}")
+
+
+def _inner_graph(value: Any, where: str) -> dict[str, Any]:
+    """Read a graph within a graph, which `with_inlined_branches` replaces."""
+    return (_TOO_DEEP if where.count(".as_graph") > _MOST_GRAPHS else _GRAPH)(value, where)
+
+
+_FUNCTION = record({"name": _identifier, "graph": _inner_graph})
 _RARE = not_taken("values of this kind are not compiled")
 _DTYPE = one_of((0, *ELEMENT_BYTES))
 _VALUES: Mapping[str, Reader] = {
@@ -213,7 +223,7 @@ _VALUES: Mapping[str, Reader] = {
     "as_sym_int": _INT_ARGUMENT, "as_sym_ints": many(_INT_ARGUMENT), "as_scalar_type": _DTYPE,
     "as_memory_format": one_of((1, 2, 3, 4)), "as_layout": _layout, "as_device": _device, "as_bool": flag,
     "as_bools": many(flag), "as_sym_bool": _BOOL_ARGUMENT, "as_sym_bools": many(_BOOL_ARGUMENT),
-    "as_graph": _NO_FUNCTION, "as_optional_tensors": many(_OPTIONAL_TENSOR), "as_custom_obj": _NO_FUNCTION,
+    "as_graph": _FUNCTION, "as_optional_tensors": many(_OPTIONAL_TENSOR), "as_custom_obj": _NO_FUNCTION,
     "as_operator": _NO_FUNCTION, "as_sym_float": _FLOAT_ARGUMENT, "as_sym_floats": many(_FLOAT_ARGUMENT),
     "as_optional_tensor": _OPTIONAL_TENSOR, "as_complex": _RARE, "as_nested_tensors": _RARE, "as_int_lists": _RARE,
     "as_string_to_argument": _RARE, "as_float_lists": _RARE,

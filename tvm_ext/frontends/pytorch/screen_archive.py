@@ -19,6 +19,7 @@ from typing import Any
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.pytorch.inlined_branches import with_inlined_branches
 from tvm_ext.frontends.pytorch.plain_json import Damaged, NotTaken, Reader, parse_json
 from tvm_ext.frontends.pytorch.program_schema import ELEMENT_BYTES, read_payloads, read_program, read_tree_spec
 from tvm_ext.frontends.pytorch.symbolic_sizes import (
@@ -58,7 +59,9 @@ def screened_archive(path: Path, data: memoryview, limits: Limits) -> ScreenedAr
     for name, expected in _MARKS.items():
         if entries.get(name, expected).strip() != expected:
             raise BadModel(f"{path}: {name} in it is {entries[name][:20]!r}, not {expected!r}.")
-    program = _rebuilt(path, entries[_MODEL], _MODEL, read_program, limits)
+    program = _rebuilt(
+        path, entries[_MODEL], _MODEL, lambda value, where: with_inlined_branches(read_program(value, where)), limits
+    )
     check_program(path, program, limits)
     targets = _check_nodes(path, program)
     _check_leaves(path, program)
