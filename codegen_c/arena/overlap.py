@@ -11,7 +11,7 @@ descending order, the output may begin above the input:
                       <- distance ->
 
 A kernel that reads each element for the last time before it writes the element of the same position (`in_place`)
-needs no distance at all. If such a kernel returns to a row for its other channels (`Spatial.behind`), the two tensors
+needs no distance at all. If such a kernel returns to a row for its other channels (`Spatial.rows_behind`), the two tensors
 must have the same offset or not overlap. `too_near` finds pairs in a plan that break this rule; the planner then plans
 again without overlap of these pairs.
 """
@@ -99,7 +99,7 @@ def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str
     found: set[tuple[str, str]] = set()
     for step in program.steps:
         spatial = step.implementation.spatial if isinstance(step, KernelCall) else None
-        if not isinstance(step, KernelCall) or spatial is None or not spatial.behind:
+        if not isinstance(step, KernelCall) or spatial is None or not spatial.rows_behind:
             continue
         output = program.tensors[step.outputs[0]]
         for position in step.implementation.in_place:
@@ -201,5 +201,5 @@ def distances(implementation: Implementation, position: int, source: Tensor, out
     rows = range(spatial.output_rows)
     up = max((r + 1) * written - spatial.needed_from(position, r) * read for r in rows)
     down = max(spatial.inputs[position].needed_to[r] * read - r * written for r in rows)
-    can_descend = spatial.descends and spatial.behind == 0 and spatial.output_rows > 1
+    can_descend = spatial.descends and spatial.rows_behind == 0 and spatial.output_rows > 1
     return max(0, up), max(0, down) if can_descend else source.num_bytes

@@ -241,7 +241,7 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
         return False
     spatial = step.implementation.spatial
     # Element-wise kernels may write below the input, unless they return to earlier elements of a row.
-    goes_back = spatial is not None and spatial.behind > 0
+    goes_back = spatial is not None and spatial.rows_behind > 0
     same_place, below = target.offset == source.offset, target.offset < source.offset and not goes_back
     if position in step.implementation.in_place and (same_place or below):
         shape, seen = program.tensors[target.name].shape, step.seen_shape(position, program.tensors[source.name])
@@ -270,7 +270,7 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
         needed.append((first, last))
     needed.reverse()
     for place, row in enumerate(order):
-        begin, end = needed[max(0, place - spatial.behind)]
+        begin, end = needed[max(0, place - spatial.rows_behind)]
         low, high = source.offset + begin * input_row, source.offset + end * input_row
         written = target.offset + row * output_row
         if low < high and written < high and low < written + output_row:

@@ -74,7 +74,7 @@ class StoredRows:
 
     at_once: output rows that a call computes; the first and the last call may compute fewer. None: a single call
     computes all rows, or any number if rows are kept. If all rows are stored, a plan may call for one row after the
-    other, the last first, if `Spatial` allows it (`descends`, and `behind` is 0).
+    other, the last first, if `Spatial` allows it (`descends`, and `rows_behind` is 0).
     call_rows: all numbers of rows that calls compute, if they are known.
     pitch: elements from one pixel of the output to the next; None: its channels. Other kernels write the elements
     between.
@@ -149,7 +149,7 @@ class Spatial:
     """Row behaviour of a spatial kernel: the rows of the output image, and the rows of each input that they read.
 
     A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are written
-    in ascending order; while a row is written, the inputs of at most `behind` rows before it are still read.
+    in ascending order; while a row is written, the inputs of at most `rows_behind` rows before it are still read.
 
     descends: True if calls may go from the last row to the first; False if this costs much.
     accumulates: the rows are those of the only input. Each call adds some rows to the kernel's outputs, and the last
@@ -161,7 +161,7 @@ class Spatial:
 
     output_rows: int
     inputs: tuple[RowAccess, ...]
-    behind: int = 0
+    rows_behind: int = 0
     descends: bool = True
     accumulates: bool = False
     window: Window | None = None
@@ -172,7 +172,7 @@ class Spatial:
 
     def needed_from(self, index: int, row: int) -> int:
         """Return the first row of an input that may still be read while output row `row` is written."""
-        return self.inputs[index].needed_from[max(0, row - self.behind)]
+        return self.inputs[index].needed_from[max(0, row - self.rows_behind)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ def test_only_pixels_of_two_rows_are_copied(columns: int, in_place: tuple[int, .
     operator = conv(tensor(1, 3, columns, 32), tensor(1, 3, columns, 32, scale=0.3), POINT)
     made = implementation(KERNEL, operator, StoredRows())
     assert made.in_place == in_place and (made.scratch_bytes > 0) == bool(in_place)
-    assert made.spatial is not None and made.spatial.behind == 0
+    assert made.spatial is not None and made.spatial.rows_behind == 0
 
 
 def test_narrow_factors_give_every_sum_its_element() -> None:

@@ -50,7 +50,7 @@ def along_columns(operator: Operator, row: Implementation) -> Implementation:
         body="\n".join([*begin_end, row.function.body]),
     )  # fmt: skip
     behind = (row.spatial.columns_at_once or rows.output_rows) - 1
-    return replace(row, function=function, spatial=replace(rows, behind=behind, descends=False))
+    return replace(row, function=function, spatial=replace(rows, rows_behind=behind, descends=False))
 
 
 def _one_row(tensor: TensorType) -> TensorType:

@@ -478,7 +478,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
             constants=operator.output.shape[1],  # each channel's weights are read again for every row
             scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
         ),
-        behind=operator.output.shape[1] - 1,
+        rows_behind=operator.output.shape[1] - 1,
         is_in_place=_keeps_places(operator),
     )
 

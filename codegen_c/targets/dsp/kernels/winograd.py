@@ -113,7 +113,7 @@ def tile_parts(operator: QConv2d, stored: StoredRows, form: Tiles) -> Parts:
         instructions=instructions,
         passes=_passes(operator, form),
         # A tile's rows are written together. Calls of single rows may leave most of three tiles unused.
-        behind=form.rows - 1,
+        rows_behind=form.rows - 1,
         descends=by_rows <= MOST_BY_ROWS * instructions,
         grows_weights=True,
     )

@@ -214,7 +214,7 @@ def matmul_parts(operator: QMatmul, stored: StoredRows, target: Target) -> Matmu
         scratch_bytes=4 * columns + columns * depth + (2 * depth if is_copied else 0),
         instructions=_instructions(operator, product, stored),
         accumulation="products with c ascending in vectors of 16",
-        spatial=replace(head_by_head(shape), behind=2 * shape.rows if shape.heads_inside else 1),
+        spatial=replace(head_by_head(shape), rows_behind=2 * shape.rows if shape.heads_inside else 1),
     )  # fmt: skip
 
 

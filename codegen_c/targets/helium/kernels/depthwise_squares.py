@@ -145,7 +145,7 @@ def squares_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Part
             input=2.0,
             scratch=(SQUARE + SQUARE) * output.num_elements / tile.scratch_bytes,
         ),
-        behind=rows - 1,  # each channel reads its rows again
+        rows_behind=rows - 1,  # each channel reads its rows again
         is_in_place=is_whole,
     )
 

@@ -229,7 +229,7 @@ def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
         + _copying(operator, stored),
         passes=_passes(operator, groups + ones),
         # In place, four pixels of two rows are read before results are written.
-        behind=1 if spans_rows(operator, stored) and not in_place else 0,
+        rows_behind=1 if spans_rows(operator, stored) and not in_place else 0,
         is_in_place=in_place,
     )
 
