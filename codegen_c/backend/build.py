@@ -27,7 +27,7 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.emit.weights import weights_pieces
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
@@ -154,7 +154,7 @@ def compile_region(
     changed: ChangedPorts = _UNCHANGED,
     rounding: Rounding = "onnx",
     lower: Lower = lower_operator,
-    figures: KernelFigures = UNMEASURED,
+    measurements: KernelMeasurements = UNMEASURED,
 ) -> Compiled:
     """Lower a region, plan its memory and validate the plan.
 
@@ -163,13 +163,13 @@ def compile_region(
     after a reset that return no outputs. linked: inputs, by the model's own names, that other models of a bundle write
     to. scales, layouts: of inputs and outputs, by the model's own names. changed: inputs and outputs whose form differs
     from the file's. rounding: rounding of halves in the quantize functions of the ports. lower: as in `CodegenBackend`.
-    figures: measurements of kernels on the platform's first processor. This function does not check that the plan fits
+    measurements: costs of kernels on the platform's first processor. This function does not check that the plan fits
     the memories; see `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     targets = {
         core.name: target_of(
             core, optimize=options.compile_for, least_scratch=options.least_scratch, least_flash=options.least_flash,
-            figures=figures if core.name == platform.processor.name else UNMEASURED,
+            measurements=measurements if core.name == platform.processor.name else UNMEASURED,
         )
         for core in platform.processors
         if core.kind in ("core", "offload")

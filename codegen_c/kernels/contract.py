@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen_c.kernels.figures import UNMEASURED, Block, KernelFigures
+from codegen_c.kernels.measurements import UNMEASURED, Block, KernelMeasurements
 from codegen_c.kernels.user_functions import Callback, DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
@@ -179,7 +179,7 @@ class Spatial:
 class Target:
     """Conditions for the choice of a kernel: the processor, speed or size, and the importance of scratch and flash.
 
-    least_flash: weights may not be stored in more bytes than the model's for speed. figures: measurements of kernels,
+    least_flash: weights may not be stored in more bytes than the model's for speed. measurements: measured costs,
     which take precedence over modelled costs. block: the block size to use; an empty one leaves the choice to the
     kernel.
 
@@ -191,7 +191,7 @@ class Target:
     optimize: Literal["speed", "size"] = "speed"
     least_scratch: bool = False
     least_flash: bool = False
-    figures: KernelFigures = UNMEASURED
+    measurements: KernelMeasurements = UNMEASURED
     block: Block = ()
 
     @property

@@ -14,7 +14,7 @@ from typing import Self
 
 from codegen_c.kernels.beside_int8 import beside_int8, in_int8
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
-from codegen_c.kernels.figures import UNMEASURED, Way
+from codegen_c.kernels.measurements import UNMEASURED, KernelMethod
 from codegen_c.kernels.shared.sequences import WINDOWS, along_columns, as_one_row
 from codegen_c.kernels.shared.vector_rows import as_dense, as_image, as_pointwise
 from codegen_c.operators.kinds import Array, Operator, QDense
@@ -107,13 +107,13 @@ def _selected(
     operator: Operator, target: Target, stored: StoredRows | None = None
 ) -> Implementation | tuple[Refusal, ...]:
     """Return the best kernel that accepts the operator unchanged, or every kernel's reason to refuse."""
-    figures = (target.figures if stored is None else UNMEASURED).of(operator)
-    accepted, refusals = _asked(operator, target, stored, {*figures})
+    measurements = (target.measurements if stored is None else UNMEASURED).of(operator)
+    accepted, refusals = _asked(operator, target, stored, {*measurements})
     if not accepted:
         return tuple(refusals)
 
     def cost(candidate: KernelCandidate) -> tuple[float, ...]:
-        measured = figures.get(candidate.way, inf)
+        measured = measurements.get(candidate.method, inf)
         return (candidate.made.scratch_bytes if target.least_scratch else 0, measured, candidate.modelled)
 
     best = min(accepted, key=cost)
@@ -169,15 +169,15 @@ def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...
     The first one has the fewest modelled instructions.
     """
     accepted, _ = _asked(operator, target, None, None)
-    return tuple(sorted(accepted, key=lambda candidate: (candidate.modelled, candidate.way)))
+    return tuple(sorted(accepted, key=lambda candidate: (candidate.modelled, candidate.method)))
 
 
 def _asked(
-    operator: Operator, target: Target, stored: StoredRows | None, ways: Container[Way] | None
+    operator: Operator, target: Target, stored: StoredRows | None, methods: Container[KernelMethod] | None
 ) -> tuple[list[KernelCandidate], list[Refusal]]:
     """Return the candidates that accept the operator, or another form of it, and the refusals.
 
-    ways: the strategies whose blocks are requested; None for all.
+    methods: the strategies whose blocks are requested; None for all.
     """
     other = as_dense(operator) if stored is None else None
     image = as_pointwise(operator) if stored is None and not target.is_offload else None
@@ -190,7 +190,9 @@ def _asked(
     accepted: list[KernelCandidate] = []
     for kernel, form in asked:
         if kernel.name not in refused:
-            blocks = [block for block in kernel.blocks(form, target) if ways is None or (kernel.name, block) in ways]
+            blocks = [
+                block for block in kernel.blocks(form, target) if methods is None or (kernel.name, block) in methods
+            ]
             accepted += [
                 KernelCandidate.of(kernel, form, replace(target, block=block) if block else target, stored)
                 for block in ((), *blocks)
@@ -245,7 +247,7 @@ class KernelCandidate:
         return cls(kernel=kernel, form=form, target=target, made=replace(made, block=target.block))
 
     @property
-    def way(self) -> Way:
+    def method(self) -> KernelMethod:
         return self.kernel.name, self.target.block
 
     @property

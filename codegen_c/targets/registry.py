@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from typing import Literal
 
 from codegen_c.kernels.contract import Target
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from codegen_c.targets.instruction_set import InstructionSet, Startup
 from codegen_c.targets.read_times import read_times
 from tvm_ext.core.errors import BadPlatform
@@ -89,12 +89,12 @@ def target_of(
     optimize: Literal["speed", "size"] = "speed",
     least_scratch: bool = False,
     least_flash: bool = False,
-    figures: KernelFigures = UNMEASURED,
+    measurements: KernelMeasurements = UNMEASURED,
 ) -> Target:
     """Return the target for which kernels are chosen; only this function makes one. Raises BadPlatform."""
     return Target(
         processor=processor, instruction_set=instruction_set_of(processor), optimize=optimize,
-        least_scratch=least_scratch, least_flash=least_flash, figures=figures,
+        least_scratch=least_scratch, least_flash=least_flash, measurements=measurements,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import tvm_ext
 import tvm_ext.building.subject
 import tvm_ext.verification.judgement
 from codegen_c.backend.build import Compiled
-from codegen_c.kernels.figures import KernelFigures
+from codegen_c.kernels.measurements import KernelMeasurements
 from tests.support.packages import HOST_ONLY
 from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.errors import VerificationFailed
@@ -87,7 +87,7 @@ def _compile_wrongly(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled
     def changed(*values: object) -> object:
         compiler = compiler_of(*values)  # pyright: ignore[reportArgumentType]
 
-        def wrong(figures: KernelFigures) -> tuple[object, Compiled]:
+        def wrong(figures: KernelMeasurements) -> tuple[object, Compiled]:
             module, compiled = compiler(figures)
             return module, change(compiled)
 

@@ -18,7 +18,7 @@ from rich.console import Console
 import tvm_ext
 import tvm_ext.building.subject
 from codegen_c.backend.build import Compiled
-from codegen_c.kernels.figures import KernelFigures
+from codegen_c.kernels.measurements import KernelMeasurements
 from codegen_c.program import reference
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
@@ -197,8 +197,8 @@ def _sample(compiled: Compiled) -> dict[str, np.ndarray]:
 
 
 def _replace_compile(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled], Compiled]) -> None:
-    def changed(*arguments: Any) -> Callable[[KernelFigures], tuple[Any, Compiled]]:
-        def compiled_by(figures: KernelFigures) -> tuple[Any, Compiled]:
+    def changed(*arguments: Any) -> Callable[[KernelMeasurements], tuple[Any, Compiled]]:
+        def compiled_by(figures: KernelMeasurements) -> tuple[Any, Compiled]:
             module, compiled = compiler_of(*arguments)(figures)
             return module, change(compiled)
 

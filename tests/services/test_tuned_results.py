@@ -11,7 +11,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.services.job import JobOutcome
 from tvm_ext.tuning import remembered
-from tvm_ext.tuning.remembered import Tools, WayFigures, read_figures, write_figures
+from tvm_ext.tuning.remembered import MethodMeasurement, Tools, read_measurement, write_measurement
 
 KEY = "ab" * 32
 
@@ -19,12 +19,12 @@ KEY = "ab" * 32
 @pytest.mark.parametrize("cycles", [12.5, None])
 def test_what_was_measured_comes_back(tmp_path: Path, cycles: float | None) -> None:
     cache = ResultCache(folder=tmp_path)
-    way = WayFigures(instructions=10, cycles=cycles)
-    write_figures(cache, KEY, way)
-    assert read_figures(cache, KEY) == way
-    device = WayFigures(instructions=None, cycles=3.0)
-    write_figures(cache, KEY, device)
-    assert read_figures(cache, KEY) == device
+    method = MethodMeasurement(instructions=10, cycles=cycles)
+    write_measurement(cache, KEY, method)
+    assert read_measurement(cache, KEY) == method
+    device = MethodMeasurement(instructions=None, cycles=3.0)
+    write_measurement(cache, KEY, device)
+    assert read_measurement(cache, KEY) == device
 
 
 GOOD = {"instructions": 10, "cycles": 1.0}
@@ -40,14 +40,14 @@ FORGED = {
 def test_what_no_run_gives_is_measured_again(tmp_path: Path, forged: dict[str, object]) -> None:
     cache = ResultCache(folder=tmp_path)
     cache.put(KEY, JobOutcome(result=json.dumps({**GOOD, **forged}).encode()))
-    assert read_figures(cache, KEY) is None
+    assert read_measurement(cache, KEY) is None
 
 
 @pytest.mark.parametrize("result", [b"", b"[]", b"3", b"{}", b'{"instructions": 1}', None])
 def test_what_is_no_table_is_measured_again(tmp_path: Path, result: bytes | None) -> None:
     cache = ResultCache(folder=tmp_path)
     cache.put(KEY, JobOutcome(result=result, kind="" if result is not None else "ChildLost"))
-    assert read_figures(cache, KEY) is None
+    assert read_measurement(cache, KEY) is None
 
 
 @pytest.mark.board

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 
 from codegen_c.backend.build import Compiled
-from codegen_c.kernels.figures import UNMEASURED
+from codegen_c.kernels.measurements import UNMEASURED
 from tvm_ext.compilation.model_forms import calibration_of
 from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured

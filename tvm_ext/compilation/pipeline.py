@@ -15,7 +15,7 @@ from codegen_c.backend.build import Compiled, compile_region
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend
 from codegen_c.composites.lower_operator import remembering_lower
 from codegen_c.emit.banner import Origin
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from relay_passes.dataflow import bindings, op_name, outputs
 from relay_passes.simplify.orient_sequences import TimeAxis
 from tvm_ext.compilation.model_forms import Forms, calibration_of, forms_of, streamed_forms
@@ -64,7 +64,7 @@ _FITTERS = 2
 class Compiler(Protocol):
     """Function that compiles a model with kernels chosen by the given measurements."""
 
-    def __call__(self, figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]: ...
+    def __call__(self, measurements: KernelMeasurements) -> tuple[tvm.IRModule, Compiled]: ...
 
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
@@ -143,23 +143,23 @@ def compiler_of(
         return forms_of(loaded, platform, BuildOptions.from_json(chosen), data, saved_bytes=saved_bytes)
 
     @lru_cache(_FITTERS)
-    def known_fitter(figures: KernelFigures, forms: Forms, chosen: str) -> Fitter:
+    def known_fitter(measurements: KernelMeasurements, forms: Forms, chosen: str) -> Fitter:
         tried = BuildOptions.from_json(chosen)
-        return fitter_of(streamed_forms(forms, tried), platform, tried, services, figures)
+        return fitter_of(streamed_forms(forms, tried), platform, tried, services, measurements)
 
-    def compiled(figures: KernelFigures, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
+    def compiled(measurements: KernelMeasurements, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
         forms = known_forms(chosen.to_json(), saved_bytes)
 
         def fitter(least_flash: bool) -> Fitter:
-            return known_fitter(figures, forms, replace(chosen, least_flash=least_flash).to_json())
+            return known_fitter(measurements, forms, replace(chosen, least_flash=least_flash).to_json())
 
         fitted, method = fit_in_flash(fitter, platform, chosen)
         if method.options.quantize == "int8" and not computes_floats(platform, chosen):
             refuse_floats(fitted)
         return FlashTry(module=forms(method.options.quantize), compiled=fitted, quantize=method.options.quantize)
 
-    def compiler(figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]:
-        fitting = within_flash(partial(compiled, figures), options)
+    def compiler(measurements: KernelMeasurements) -> tuple[tvm.IRModule, Compiled]:
+        fitting = within_flash(partial(compiled, measurements), options)
         return fitting.module, fitting.compiled
 
     return compiler
@@ -170,18 +170,18 @@ def fitter_of(
     platform: Platform,
     options: BuildOptions,
     services: OpenServices | None = None,
-    figures: KernelFigures = UNMEASURED,
+    measurements: KernelMeasurements = UNMEASURED,
 ) -> Fitter:
     """Return the fitter of a loaded model, which the methods that make it fit call.
 
     forms: the module by the value of `quantize`.
     services: they compile it by several methods at the same time.
-    figures: measurements of kernels on the platform's first processor.
+    measurements: costs of kernels on the platform's first processor.
     """
     lower = remembering_lower()  # all methods and their tries lower the same fused operators
 
     def backend(tried: BuildOptions) -> CodegenBackend:
-        return backend_of(platform, tried, lower, figures=figures)
+        return backend_of(platform, tried, lower, measurements=measurements)
 
     @cache
     def composed(quantize: Quantize, time_axis: TimeAxis) -> tvm.IRModule:
@@ -202,7 +202,7 @@ def fitter_of(
     )
     fitter = Fitter(stages, platform)
     if services:
-        fitter.ahead = TriesAhead(forms, platform, services, fitter.outcome_here, figures).outcome
+        fitter.ahead = TriesAhead(forms, platform, services, fitter.outcome_here, measurements).outcome
     return fitter
 
 
@@ -229,7 +229,7 @@ def _compiled(
         linked=LinkedInputs.read(fitting).inputs, scales=PortScales.read(fitting),
         layouts=PortLayouts.read(fitting), changed=ChangedPorts.read(fitting),
         rounding="tflite" if source.rounding == "tflite" else "onnx",
-        lower=backend.lower, figures=backend.target.figures,
+        lower=backend.lower, measurements=backend.target.measurements,
     )  # fmt: skip
     peak, placement = SchedulePeak.read(lowered["main"]), ProcessorPlacement.read(lowered["main"]).report
     if peak.peak_bytes is None and placement is None:

@@ -10,7 +10,7 @@ from tvm import relax
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.lower import macs_of_function
 from relay_passes.analysis.choose_precision import WeightBits
@@ -230,7 +230,7 @@ def processor_costs(
     return [
         ProcessorCosts(
             processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
-            backend=backend_of(platform, options, backend.lower, core, backend.target.figures),
+            backend=backend_of(platform, options, backend.lower, core, backend.target.measurements),
         )
         for core in (*(cores if spread == "all" else cores[:1]), *others)
     ]  # fmt: skip
@@ -274,11 +274,11 @@ def backend_of(
     options: BuildOptions,
     lower: Lower = lower_operator,
     core: Processor | None = None,
-    figures: KernelFigures = UNMEASURED,
+    measurements: KernelMeasurements = UNMEASURED,
 ) -> CodegenBackend:
     """Return the interface through which passes query code generation about the kernels of a processor.
 
-    core: by default the platform's first processor. figures: measurements of kernels on the platform's first processor.
+    core: by default the platform's first processor. measurements: costs of kernels on the platform's first processor.
     """
     chosen = core or platform.processor
     return CodegenBackend(
@@ -287,7 +287,7 @@ def backend_of(
             optimize=options.compile_for,
             least_scratch=options.least_scratch,
             least_flash=options.least_flash,
-            figures=figures if chosen.name == platform.processor.name else UNMEASURED,
+            measurements=measurements if chosen.name == platform.processor.name else UNMEASURED,
         ),
         lower=lower,
     )

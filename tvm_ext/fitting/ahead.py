@@ -15,7 +15,7 @@ from itertools import islice
 
 import tvm
 
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from tvm_ext.compilation.model_forms import Forms
 from tvm_ext.core.errors import UnsupportedModel, WorkerRefused
 from tvm_ext.core.options import BuildOptions, Quantize
@@ -32,7 +32,7 @@ _Key = tuple[Try, str]
 class TriesAhead:
     """Outcomes of a model's tries, compiled by services that also work on likely later tries.
 
-    compute: compiles a try in this process and keeps its outcome. figures: measurements of kernels, as in `fitter_of`.
+    compute: compiles a try in this process and keeps its outcome. measurements: costs of kernels, as in `fitter_of`.
     The first try is compiled in this process, because usually no other follows; services read the model meanwhile.
     """
 
@@ -42,10 +42,10 @@ class TriesAhead:
         platform: Platform,
         services: OpenServices,
         compute: Compute,
-        figures: KernelFigures = UNMEASURED,
+        measurements: KernelMeasurements = UNMEASURED,
     ) -> None:
         self._forms, self._platform, self._services, self._compute = forms, platform, services, compute
-        self._figures = figures
+        self._measurements = measurements
         self._handed_over: dict[_Key, tuple[Asked, Future[bytes]]] = {}
         self._own = set[_Key]()
         self._texts: dict[Quantize, bytes] = {}
@@ -103,7 +103,7 @@ class TriesAhead:
         quantize = method.options.quantize
         if quantize not in self._texts:
             self._texts[quantize] = tvm.ir.save_json(self._forms(quantize)).encode()
-        texts = json.dumps(asdict(one)), self._told(options), self._platform.to_json(), self._figures.text
+        texts = json.dumps(asdict(one)), self._told(options), self._platform.to_json(), self._measurements.text
         inputs = (*(text.encode() for text in texts), self._texts[quantize])
         return self._services.submit(Job(function=function, inputs=inputs))
 

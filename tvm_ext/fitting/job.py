@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import tvm
 
-from codegen_c.kernels.figures import KernelFigures
+from codegen_c.kernels.measurements import KernelMeasurements
 from tvm_ext.compilation.pipeline import fitter_of
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -17,18 +17,18 @@ from tvm_ext.fitting.methods import fit_methods
 from tvm_ext.fitting.next_try import Try
 
 
-def try_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes) -> bytes:
+def try_job(one: bytes, options: bytes, platform: bytes, measurements: bytes, module: bytes) -> bytes:
     """Return the outcome of a try as JSON.
 
-    options: with the limits of memories. figures: measurements of kernels. module: in the method's quantization.
+    options: with the limits of memories. measurements: costs of kernels. module: in the method's quantization.
     """
-    asked, chosen, fitter = _read(one, options, platform, figures, module)
+    asked, chosen, fitter = _read(one, options, platform, measurements, module)
     return fitter.outcome(asked, chosen, iter(())).to_json().encode()
 
 
-def read_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes) -> bytes:
+def read_job(one: bytes, options: bytes, platform: bytes, measurements: bytes, module: bytes) -> bytes:
     """Read a model and compute the offers of its methods, which this process keeps for later tries. Return nothing."""
-    (method, _), chosen, fitter = _read(one, options, platform, figures, module)
+    (method, _), chosen, fitter = _read(one, options, platform, measurements, module)
     for other in fit_methods(chosen):
         if other.options.quantize == method.options.quantize:
             fitter.offers(other)
@@ -36,19 +36,19 @@ def read_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module
 
 
 def _read(
-    one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes
+    one: bytes, options: bytes, platform: bytes, measurements: bytes, module: bytes
 ) -> tuple[Asked, BuildOptions, Fitter]:
     """Parse the arguments of a job to a try with its method, the options, and the fitter of the model."""
     values = json.loads(one)
     values["less_bytes"] = tuple((memory, num_bytes) for memory, num_bytes in values["less_bytes"])
     asked, chosen = Try(**values), BuildOptions.from_json(options.decode())
     method = next(method for method in fit_methods(chosen) if method.name == asked.method)
-    return (method, asked), chosen, _known_model(replace(chosen, ram=None).to_json(), platform, figures, module)
+    return (method, asked), chosen, _known_model(replace(chosen, ram=None).to_json(), platform, measurements, module)
 
 
 @lru_cache(maxsize=2)
-def _known_model(options: str, platform: bytes, figures: bytes, module: bytes) -> Fitter:
+def _known_model(options: str, platform: bytes, measurements: bytes, module: bytes) -> Fitter:
     """Return the fitter of a model. The cache keeps two, for the float and the int8 form of the same model."""
     loaded, chosen = tvm.ir.load_json(module.decode()), BuildOptions.from_json(options)
-    known = KernelFigures.from_text(figures.decode())
-    return fitter_of(lambda _: loaded, Platform.from_json(platform.decode()), chosen, figures=known)
+    known = KernelMeasurements.from_text(measurements.decode())
+    return fitter_of(lambda _: loaded, Platform.from_json(platform.decode()), chosen, measurements=known)

@@ -9,7 +9,7 @@ import numpy as np
 
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.contract import Implementation
-from codegen_c.kernels.figures import Way
+from codegen_c.kernels.measurements import KernelMethod
 from codegen_c.kernels.registry import KernelCandidate, candidates
 from codegen_c.operators.kinds import Operator, TensorType
 from codegen_c.operators.titles import operator_digest
@@ -30,26 +30,26 @@ SHARE = 0.6
 class TunedLayer:
     """Calls of an operator with equal constants, and the candidates that compute it with the same bits.
 
-    steps: names of the calls. modelled: the kernel chosen by predictions, the first of `ways`. ways: candidates to
-    measure. passed: candidates that are not measured, each with the reason.
+    steps: names of the calls. modelled: the kernel chosen by predictions, the first of `methods`. methods: candidates
+    to measure. passed: candidates that are not measured, each with the reason.
     """
 
     digest: str
     operator: Operator
     steps: tuple[str, ...]
-    modelled: Way
-    ways: tuple[KernelCandidate, ...]
-    passed: tuple[tuple[Way, str], ...]
+    modelled: KernelMethod
+    methods: tuple[KernelCandidate, ...]
+    passed: tuple[tuple[KernelMethod, str], ...]
 
 
-def way_of(call: KernelCall) -> Way:
+def method_of(call: KernelCall) -> KernelMethod:
     """Return the kernel and the register block of a call."""
     return call.implementation.kernel, call.implementation.block
 
 
-def way_text(way: Way) -> str:
+def method_text(method: KernelMethod) -> str:
     """Return the text for a kernel and its register block in reports and errors: `conv2d_f32 4x3`."""
-    kernel, block = way
+    kernel, block = method
     return f"{kernel} {'x'.join(map(str, block))}".strip()
 
 
@@ -73,12 +73,12 @@ def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
         operator = calls[0].operator
         assert operator is not None, "every call with a digest has an operator"
         known = candidates(operator, target)
-        first = next((candidate for candidate in known if candidate.way == way_of(calls[0])), None)
+        first = next((candidate for candidate in known if candidate.method == method_of(calls[0])), None)
         if first is not None and len(known) > 1:
-            ways, passed = _sorted_out(operator, first, known, platform)
+            methods, passed = _sorted_out(operator, first, known, platform)
             steps = tuple(call.name for call in calls)
             layer = TunedLayer(
-                digest=digest, operator=operator, steps=steps, modelled=first.way, ways=ways, passed=passed
+                digest=digest, operator=operator, steps=steps, modelled=first.method, methods=methods, passed=passed
             )
             found.append(layer)
     return found
@@ -86,24 +86,24 @@ def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
 
 def _sorted_out(
     operator: Operator, first: KernelCandidate, known: Sequence[KernelCandidate], platform: Platform
-) -> tuple[tuple[KernelCandidate, ...], tuple[tuple[Way, str], ...]]:
+) -> tuple[tuple[KernelCandidate, ...], tuple[tuple[KernelMethod, str], ...]]:
     """Return the candidates to measure, with `first` at the begin, and the others with the reason against each."""
     least = min(candidate.made.instructions for candidate in known)
-    ways, passed, too_large = [first], list[tuple[Way, str]](), _excess(first.made, operator, platform)
+    methods, passed, too_large = [first], list[tuple[KernelMethod, str]](), _excess(first.made, operator, platform)
     for candidate in known:
         made = candidate.made
-        if candidate is first or any(_same_code(made, other.made) for other in ways):
+        if candidate is first or any(_same_code(made, other.made) for other in methods):
             continue
         if not (made.exact and first.made.exact) and made.accumulation != first.made.accumulation:
             if not made.block:
-                passed.append((candidate.way, f"accumulates in another order: {made.accumulation}"))
+                passed.append((candidate.method, f"accumulates in another order: {made.accumulation}"))
         elif made.instructions > FARTHEST * least:
-            passed.append((candidate.way, f"predicted at more than {FARTHEST:g} times the fewest instructions"))
+            passed.append((candidate.method, f"predicted at more than {FARTHEST:g} times the fewest instructions"))
         elif excess := too_large or _excess(made, operator, platform):
-            passed.append((candidate.way, excess))
+            passed.append((candidate.method, excess))
         else:
-            ways.append(candidate)
-    return tuple(ways), tuple(passed)
+            methods.append(candidate)
+    return tuple(methods), tuple(passed)
 
 
 def _same_code(one: Implementation, other: Implementation) -> bool:
@@ -127,10 +127,10 @@ def _excess(made: Implementation, operator: Operator, platform: Platform) -> str
 def memory_bytes(layers: Sequence[tuple[Operator, Sequence[Implementation]]]) -> tuple[int, int]:
     """Return the bytes of tensors and of constants in firmware that measures candidates of some layers."""
     tensors = constants = scratch = 0
-    for operator, ways in layers:
-        tensors += sum(map(_bytes_of, operator.inputs)) + len(ways) * sum(map(_bytes_of, operator.outputs))
-        constants += sum(made.constant_bytes for made in ways)
-        scratch = max([scratch, *(made.scratch_bytes for made in ways)])
+    for operator, methods in layers:
+        tensors += sum(map(_bytes_of, operator.inputs)) + len(methods) * sum(map(_bytes_of, operator.outputs))
+        constants += sum(made.constant_bytes for made in methods)
+        scratch = max([scratch, *(made.scratch_bytes for made in methods)])
     return tensors + scratch, constants
 
 

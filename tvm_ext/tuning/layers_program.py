@@ -26,7 +26,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.profiling.device_profile import counting_flags
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
-from tvm_ext.tuning.layers import TunedLayer, way_text
+from tvm_ext.tuning.layers import TunedLayer, method_text
 from tvm_ext.verification.verify import difference, is_float, tolerance_of
 
 MODEL = "layers"
@@ -34,7 +34,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasuredWay:
+class MeasuredMethod:
     """A candidate for a layer that is measured. name: of its step in the firmware."""
 
     name: str
@@ -42,9 +42,9 @@ class MeasuredWay:
     candidate: KernelCandidate
 
 
-def renamed(way: MeasuredWay) -> MeasuredWay:
+def renamed(method: MeasuredMethod) -> MeasuredMethod:
     """Return the candidate under a neutral name, so that equal candidates have equal C."""
-    return replace(way, name="way")
+    return replace(method, name="way")
 
 
 def samples_of(layer: TunedLayer) -> list[Array]:
@@ -63,15 +63,15 @@ def samples_of(layer: TunedLayer) -> list[Array]:
 
 def results_of(layer: TunedLayer, samples: Sequence[Array]) -> tuple[Array, ...]:
     """Return the results of the numpy reference of the first candidate, which was chosen by predictions."""
-    first = layer.ways[0]
+    first = layer.methods[0]
     seen = [array.reshape(kind.shape) for array, kind in zip(samples, first.form.inputs, strict=True)]
     results = zip(first.made.reference(seen), first.form.outputs, strict=True)
     return tuple(np.ascontiguousarray(array).astype(kind.dtype, copy=False) for array, kind in results)
 
 
-def compiled_ways(ways: Sequence[MeasuredWay], platform: Platform) -> Compiled:
+def compiled_methods(methods: Sequence[MeasuredMethod], platform: Platform) -> Compiled:
     """Return a program of all candidates, planned without shared bytes, so that no candidate affects another."""
-    program = program_of(ways, platform)
+    program = program_of(methods, platform)
     program, plan = plan_memory(program, activations=platform.activations, kept=program.tensors)
     interface = Interface(
         model=MODEL, io="arena", inputs=_ports(program, program.inputs), outputs=_ports(program, program.outputs)
@@ -82,9 +82,9 @@ def compiled_ways(ways: Sequence[MeasuredWay], platform: Platform) -> Compiled:
     return Compiled(program=program, plan=plan, interface=interface, origin=origin, platform=platform)
 
 
-def program_of(ways: Sequence[MeasuredWay], platform: Platform) -> Program:
+def program_of(methods: Sequence[MeasuredMethod], platform: Platform) -> Program:
     """Return a program with a step for each candidate, in order."""
-    layers = list(dict.fromkeys(way.layer for way in ways))
+    layers = list(dict.fromkeys(method.layer for method in methods))
     tensors: dict[str, Tensor] = {}
     inputs: dict[str, list[str]] = {}
 
@@ -99,17 +99,19 @@ def program_of(ways: Sequence[MeasuredWay], platform: Platform) -> Program:
         inputs[layer.digest] = [tensor(f"x{number}_{place}", kind, "input") for place, kind in kinds]
     constants: dict[str, Constant] = {}
     steps: list[KernelCall] = []
-    for way in ways:
-        form, made = way.candidate.form, way.candidate.made
-        own = {f"{way.name}_c{place}": np.ascontiguousarray(array) for place, (_, array) in enumerate(made.constants)}
+    for method in methods:
+        form, made = method.candidate.form, method.candidate.made
+        own = {
+            f"{method.name}_c{place}": np.ascontiguousarray(array) for place, (_, array) in enumerate(made.constants)
+        }
         constants |= {name: Constant(name=name, data=data, memory=platform.weights) for name, data in own.items()}
         kinds = enumerate(form.outputs)
         steps.append(
             KernelCall(
-                name=way.name, implementation=made, inputs=tuple(inputs[way.layer.digest]),
-                outputs=tuple(tensor(f"{way.name}_y{place}", kind, "output") for place, kind in kinds),
+                name=method.name, implementation=made, inputs=tuple(inputs[method.layer.digest]),
+                outputs=tuple(tensor(f"{method.name}_y{place}", kind, "output") for place, kind in kinds),
                 input_shapes=tuple(kind.shape for kind in form.inputs), constants=tuple(own),
-                source_nodes=(way.name,), processor=platform.processor.name,
+                source_nodes=(method.name,), processor=platform.processor.name,
             )
         )  # fmt: skip
     return Program(
@@ -144,26 +146,26 @@ class LayersFirmware:
 
 
 def build_layers(
-    ways: Sequence[MeasuredWay], platform: Platform, optimize: CompileFor, folder: Path, *, hooks: bool = False
+    methods: Sequence[MeasuredMethod], platform: Platform, optimize: CompileFor, folder: Path, *, hooks: bool = False
 ) -> LayersFirmware:
     """Build firmware of candidates in a folder. hooks: True if the firmware itself counts cycles and prints them.
 
     Raises MissingTool, BuildFailed, DoesNotFit.
     """
-    compiled = compiled_ways(ways, platform)
+    compiled = compiled_methods(methods, platform)
     flags: list[str] = []
     if hooks:
         compiled = replace(compiled, interface=replace(compiled.interface, has_hooks=True))
         flags = counting_flags(compiled.interface.model, folder)
     elf, steps = linked(compiled, platform, optimize, folder, flags)
-    layers = list(dict.fromkeys(way.layer for way in ways))
+    layers = list(dict.fromkeys(method.layer for method in methods))
     samples = {layer: samples_of(layer) for layer in layers}
     results = {layer: results_of(layer, samples[layer]) for layer in layers}
     return LayersFirmware(
         elf=elf, steps=steps, run=compiled.interface.run,
         inputs=b"".join(array.tobytes() for layer in layers for array in samples[layer]),
-        expected=tuple(results[way.layer] for way in ways),
-        tolerances=tuple(tolerance_of(program_of([way], platform)) for way in ways),
+        expected=tuple(results[method.layer] for method in methods),
+        tolerances=tuple(tolerance_of(program_of([method], platform)) for method in methods),
     )  # fmt: skip
 
 
@@ -187,23 +189,23 @@ def linked(
     return elf, steps_of_package(folder / _TRACE)
 
 
-def check_outputs(ways: Sequence[MeasuredWay], firmware: LayersFirmware, data: bytes) -> None:
+def check_outputs(methods: Sequence[MeasuredMethod], firmware: LayersFirmware, data: bytes) -> None:
     """Compare the outputs of candidates with the numpy reference and with each other. Raises VerificationFailed.
 
     Integers have to equal the reference, floats within the tolerance. All candidates of a layer have to give the same
     bits as its first candidate.
     """
     offset, first_of = 0, dict[TunedLayer, tuple[bytes, KernelCandidate]]()
-    for way, expected, tolerance in zip(ways, firmware.expected, firmware.tolerances, strict=True):
+    for method, expected, tolerance in zip(methods, firmware.expected, firmware.tolerances, strict=True):
         begin = offset
         for wanted in expected:
             got = np.frombuffer(data, wanted.dtype, wanted.size, offset).reshape(wanted.shape)
             offset += wanted.nbytes
-            if wrong := _wrong(got, wanted, 0.0 if way.candidate.made.exact else tolerance):
-                raise _defect(way, f"its result differs from the operator's reference {wrong}")
-        bits, first = first_of.setdefault(way.layer, (data[begin:offset], way.candidate))
+            if wrong := _wrong(got, wanted, 0.0 if method.candidate.made.exact else tolerance):
+                raise _defect(method, f"its result differs from the operator's reference {wrong}")
+        bits, first = first_of.setdefault(method.layer, (data[begin:offset], method.candidate))
         if bits != data[begin:offset]:
-            raise _defect(way, f"it gives other bits than {_told(first)}")
+            raise _defect(method, f"it gives other bits than {_told(first)}")
 
 
 def _wrong(got: Array, wanted: Array, tolerance: float) -> str:
@@ -215,12 +217,12 @@ def _wrong(got: Array, wanted: Array, tolerance: float) -> str:
     return f"by {error:g} of its largest element" if error > tolerance else ""
 
 
-def _defect(way: MeasuredWay, problem: str) -> VerificationFailed:
+def _defect(method: MeasuredMethod, problem: str) -> VerificationFailed:
     return VerificationFailed(
-        f"tune: {way.layer.steps[0]} with kernel {_told(way.candidate)}: {problem}. This is a defect of tvm-ext: "
+        f"tune: {method.layer.steps[0]} with kernel {_told(method.candidate)}: {problem}. This is a defect of tvm-ext: "
         "please report it with the model file. Without tune, the model can be compiled, and is verified as a whole."
     )
 
 
 def _told(candidate: KernelCandidate) -> str:
-    return way_text(candidate.way)
+    return method_text(candidate.method)

@@ -22,8 +22,8 @@ from tvm_ext.profiling.device_profile import measured_layers
 from tvm_ext.profiling.profile_package import counted_layers, profile_plugin
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.tuning.layers import SHARE, memory_bytes
-from tvm_ext.tuning.layers_program import LayersFirmware, MeasuredWay, build_layers, check_outputs
-from tvm_ext.tuning.remembered import Tools, WayFigures, key_of, read_figures, write_figures
+from tvm_ext.tuning.layers_program import LayersFirmware, MeasuredMethod, build_layers, check_outputs
+from tvm_ext.tuning.remembered import MethodMeasurement, Tools, key_of, read_measurement, write_measurement
 
 MOST_TOGETHER = 24
 """Limit of candidates in a firmware."""
@@ -70,8 +70,8 @@ class Bench:
 
 
 def measured_ways(
-    ways: Sequence[MeasuredWay], bench: Bench, cache: ResultCache, threads: Executor
-) -> tuple[dict[MeasuredWay, WayFigures], int]:
+    methods: Sequence[MeasuredMethod], bench: Bench, cache: ResultCache, threads: Executor
+) -> tuple[dict[MeasuredMethod, MethodMeasurement], int]:
     """Return the measurements of candidates, and how many were cached. Threads build and run firmware for the others.
 
     Candidates with the same C and the same types and shapes of constants are measured once. If a candidate of a layer
@@ -79,25 +79,25 @@ def measured_ways(
     Raises MissingTool, BuildFailed, DoesNotFit, RunFailed, and VerificationFailed for a wrong result.
     """
     tools = Tools.of(bench.platform, bench.optimize, bench.table, bench.runner)
-    keys = {way: key_of(way, bench.platform, tools) for way in ways}
-    asked = {key: way for way, key in reversed(keys.items())}
-    found = {key: figures for key in asked if (figures := read_figures(cache, key))}
-    changed = {way.layer for way in ways if keys[way] not in found}
-    left = [way for way in ways if asked[keys[way]] is way and way.layer in changed]
+    keys = {method: key_of(method, bench.platform, tools) for method in methods}
+    asked = {key: method for method, key in reversed(keys.items())}
+    found = {key: measurements for key in asked if (measurements := read_measurement(cache, key))}
+    changed = {method.layer for method in methods if keys[method] not in found}
+    left = [method for method in methods if asked[keys[method]] is method and method.layer in changed]
     running = [threads.submit(_measured, together, bench) for together in batches(left, bench.platform)]
     for future in running:
-        for way, figures in future.result().items():
-            found[keys[way]] = figures
-            write_figures(cache, keys[way], figures)
-    return {way: found[key] for way, key in keys.items()}, len(asked) - len(left)
+        for method, measurements in future.result().items():
+            found[keys[method]] = measurements
+            write_measurement(cache, keys[method], measurements)
+    return {method: found[key] for method, key in keys.items()}, len(asked) - len(left)
 
 
-def batches(ways: Sequence[MeasuredWay], platform: Platform) -> Iterator[list[MeasuredWay]]:
+def batches(methods: Sequence[MeasuredMethod], platform: Platform) -> Iterator[list[MeasuredMethod]]:
     """Yield groups of candidates that fit the board together. The candidates of a layer stay together if they fit."""
-    together: list[MeasuredWay] = []
-    for _, group in groupby(ways, key=lambda way: way.layer):
+    together: list[MeasuredMethod] = []
+    for _, group in groupby(methods, key=lambda method: method.layer):
         own = list(group)
-        parts = [own] if _fits(own, platform) else [[way] for way in own]
+        parts = [own] if _fits(own, platform) else [[method] for method in own]
         for part in parts:
             if together and not _fits([*together, *part], platform):
                 yield together
@@ -107,31 +107,31 @@ def batches(ways: Sequence[MeasuredWay], platform: Platform) -> Iterator[list[Me
         yield together
 
 
-def _fits(ways: Sequence[MeasuredWay], platform: Platform) -> bool:
-    if len(ways) > MOST_TOGETHER:
+def _fits(methods: Sequence[MeasuredMethod], platform: Platform) -> bool:
+    if len(methods) > MOST_TOGETHER:
         return False
-    layers = dict.fromkeys(way.layer for way in ways)
+    layers = dict.fromkeys(method.layer for method in methods)
     tensors, constants = memory_bytes(
-        [(layer.operator, [way.candidate.made for way in ways if way.layer is layer]) for layer in layers]
+        [(layer.operator, [method.candidate.made for method in methods if method.layer is layer]) for layer in layers]
     )
     ram, rom = platform.memory(platform.activations), platform.memory(platform.weights)
     return tensors <= SHARE * ram.capacity_bytes and constants <= SHARE * rom.capacity_bytes
 
 
-def _measured(ways: Sequence[MeasuredWay], bench: Bench) -> Mapping[MeasuredWay, WayFigures]:
+def _measured(methods: Sequence[MeasuredMethod], bench: Bench) -> Mapping[MeasuredMethod, MethodMeasurement]:
     """Build and run a firmware of candidates, check their outputs, and return their measurements."""
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        firmware = build_layers(ways, bench.platform, bench.optimize, folder, hooks=bench.runner is not None)
-        modelled = sum(way.candidate.made.instructions for way in ways)
-        data, figures = run_layers(firmware, bench, folder, board_seconds(modelled, 1))
-    check_outputs(ways, firmware, data)
-    return {way: figures[way.name] for way in ways}
+        firmware = build_layers(methods, bench.platform, bench.optimize, folder, hooks=bench.runner is not None)
+        modelled = sum(method.candidate.made.instructions for method in methods)
+        data, measurements = run_layers(firmware, bench, folder, board_seconds(modelled, 1))
+    check_outputs(methods, firmware, data)
+    return {method: measurements[method.name] for method in methods}
 
 
 def run_layers(
     firmware: LayersFirmware, bench: Bench, folder: Path, seconds: float
-) -> tuple[bytes, dict[str, WayFigures]]:
+) -> tuple[bytes, dict[str, MethodMeasurement]]:
     """Run the firmware once and return its outputs and the measurements by step.
 
     QEMU counts instructions; a device measures cycles by the hooks around layers.
@@ -145,14 +145,14 @@ def run_layers(
         said = bench.runner.run(firmware.elf, folder)
         measured = measured_layers(said, platform)
         return written(folder, said), {
-            name: WayFigures(instructions=None, cycles=layer.cycles) for name, layer in measured.items()
+            name: MethodMeasurement(instructions=None, cycles=layer.cycles) for name, layer in measured.items()
         }
     counting = profile_plugin(firmware.elf, platform, table, firmware.run, folder, skip=0)
     limit = allowed_seconds(seconds)
     started(firmware.elf, platform, None, folder, limit, (), (), counting)
     layers = counted_layers(firmware.elf, platform, table, folder, firmware.steps)
-    figures = {
-        layer.name: WayFigures(instructions=layer.num_instructions, cycles=layer.cycles if bench.table else None)
+    measurements = {
+        layer.name: MethodMeasurement(instructions=layer.num_instructions, cycles=layer.cycles if bench.table else None)
         for layer in layers
     }
-    return (folder / OUTPUTS).read_bytes(), figures
+    return (folder / OUTPUTS).read_bytes(), measurements

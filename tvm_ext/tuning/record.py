@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codegen_c.kernels.figures import Way
+from codegen_c.kernels.measurements import KernelMethod
 from tvm_ext.core.platform import Platform
 from tvm_ext.profiling.core_table import CoreTable
-from tvm_ext.tuning.layers import TunedLayer, way_text
-from tvm_ext.tuning.remembered import WayFigures
+from tvm_ext.tuning.layers import TunedLayer, method_text
+from tvm_ext.tuning.remembered import MethodMeasurement
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TunedWays:
+class TunedMethods:
     """A layer, the measurements of its candidates (empty without a choice), and the chosen candidate."""
 
     layer: TunedLayer
-    figures: Mapping[Way, WayFigures]
-    chosen: Way
+    measurements: Mapping[KernelMethod, MethodMeasurement]
+    chosen: KernelMethod
 
     def to_json(self) -> dict[str, Any]:
         measured = [
@@ -27,14 +27,16 @@ class TunedWays:
                 "kernel": candidate.kernel.name,
                 "block": list(candidate.made.block),
                 "modelled_instructions": candidate.made.instructions,
-                "instructions": figures.instructions if figures else None,
-                "estimated_cycles": round(figures.cycles) if figures and figures.cycles is not None else None,
+                "instructions": measurements.instructions if measurements else None,
+                "estimated_cycles": round(measurements.cycles)
+                if measurements and measurements.cycles is not None
+                else None,
                 "scratch_bytes": candidate.made.scratch_bytes,
                 "constant_bytes": candidate.made.constant_bytes,
-                "not_measured": None if figures else "no other candidate is left",
+                "not_measured": None if measurements else "no other candidate is left",
             }
-            for candidate in self.layer.ways
-            for figures in (self.figures.get(candidate.way),)
+            for candidate in self.layer.methods
+            for measurements in (self.measurements.get(candidate.method),)
         ]
         passed = [
             {"kernel": kernel, "block": list(block), "not_measured": reason}
@@ -42,8 +44,8 @@ class TunedWays:
         ]
         return {
             "steps": list(self.layer.steps),
-            "modelled": way_text(self.layer.modelled),
-            "chosen": way_text(self.chosen),
+            "modelled": method_text(self.layer.modelled),
+            "chosen": method_text(self.chosen),
             "candidates": [*measured, *passed],
         }
 
@@ -58,7 +60,7 @@ class Tuning:
 
     platform: Platform
     table: CoreTable | None
-    rows: tuple[TunedWays, ...]
+    rows: tuple[TunedMethods, ...]
     known: int
     notice: str = ""
     device: str | None = None
@@ -68,19 +70,19 @@ class Tuning:
 
         before, after: sums over all calls of measured layers, with the predicted and with the final choice.
         """
-        measured = [row for row in self.rows if row.figures]
+        measured = [row for row in self.rows if row.measurements]
         sums = {
             when: {
                 "instructions": None
                 if self.device
-                else sum(len(row.layer.steps) * (row.figures[way(row)].instructions or 0) for row in measured),
+                else sum(len(row.layer.steps) * (row.measurements[method(row)].instructions or 0) for row in measured),
                 "estimated_cycles": round(
-                    sum(len(row.layer.steps) * (row.figures[way(row)].cycles or 0.0) for row in measured)
+                    sum(len(row.layer.steps) * (row.measurements[method(row)].cycles or 0.0) for row in measured)
                 )
                 if self.table or self.device
                 else None,
             }
-            for when, way in (("before", _modelled), ("after", _chosen))
+            for when, method in (("before", _modelled), ("after", _chosen))
         }
         return {
             "metric": self._metric,
@@ -100,9 +102,9 @@ class Tuning:
         return "estimated cycles" if self.table else "executed instructions"
 
 
-def _modelled(row: TunedWays) -> Way:
+def _modelled(row: TunedMethods) -> KernelMethod:
     return row.layer.modelled
 
 
-def _chosen(row: TunedWays) -> Way:
+def _chosen(row: TunedMethods) -> KernelMethod:
     return row.chosen

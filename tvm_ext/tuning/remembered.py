@@ -18,7 +18,7 @@ from tvm_ext.execution.tool_versions import tool_versions
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.services.job import JobOutcome, code_hash
-from tvm_ext.tuning.layers_program import MeasuredWay, compiled_ways, renamed
+from tvm_ext.tuning.layers_program import MeasuredMethod, compiled_methods, renamed
 
 _MEASURING = ("tvm_ext/profiling", "tvm_ext/tuning", "tvm_ext/execution", "codegen_c/targets", "codegen_c/emit")
 """Our own code that affects measurements: firmware, QEMU's plugins, and the evaluation of their counts."""
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WayFigures:
+class MethodMeasurement:
     """Measurements of a run of a candidate: executed instructions and cycles.
 
     Cycles are estimated from the run in QEMU, or measured on a device.
@@ -64,9 +64,9 @@ class Tools:
         return cls(text="\0".join(parts))
 
 
-def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
+def key_of(method: MeasuredMethod, platform: Platform, tools: Tools) -> str:
     """Return the cache key of a candidate: a hash of its C and of the tools, without the values of constants."""
-    compiled = compiled_ways([renamed(way)], platform)
+    compiled = compiled_methods([renamed(method)], platform)
     parts = (compiled.program, compiled.plan, compiled.interface, compiled.origin, compiled.platform)
     digest = hashlib.sha256(tools.text.encode())
     for name, text in sorted(emit_sources(*parts, weights=[Piece(text="")]).items()):
@@ -74,25 +74,25 @@ def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
     return digest.hexdigest()
 
 
-def read_figures(cache: ResultCache, key: str) -> WayFigures | None:
+def read_measurement(cache: ResultCache, key: str) -> MethodMeasurement | None:
     """Return the cached measurements; None if there are none or they are damaged."""
     kept = cache.get(key)
     if kept is None or kept.result is None:
         return None
     try:
         values = json.loads(kept.result)
-        found = WayFigures(instructions=values["instructions"], cycles=values["cycles"])
+        found = MethodMeasurement(instructions=values["instructions"], cycles=values["cycles"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return found if _are_counts(found) else None
 
 
-def write_figures(cache: ResultCache, key: str, figures: WayFigures) -> None:
+def write_measurement(cache: ResultCache, key: str, measurements: MethodMeasurement) -> None:
     """Store measurements in the cache."""
-    cache.put(key, JobOutcome(result=json.dumps(asdict(figures)).encode()))
+    cache.put(key, JobOutcome(result=json.dumps(asdict(measurements)).encode()))
 
 
-def _are_counts(found: WayFigures) -> bool:
+def _are_counts(found: MethodMeasurement) -> bool:
     """Return True if measurements have valid types and ranges."""
     instructions, cycles = found.instructions, found.cycles
     is_counted = isinstance(instructions, int) and not isinstance(instructions, bool) and instructions >= 0

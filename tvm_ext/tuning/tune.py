@@ -9,7 +9,7 @@ import tvm
 
 from codegen_c.arena.memory_plan import live_profile
 from codegen_c.backend.build import Compiled
-from codegen_c.kernels.figures import KernelFigures, Way
+from codegen_c.kernels.measurements import KernelMeasurements, KernelMethod
 from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.program.steps import calls
 from tvm_ext.compilation.pipeline import Compiler
@@ -22,18 +22,18 @@ from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.runner import Runner
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.services.cache import ResultCache, default_folder
-from tvm_ext.tuning.layers import TunedLayer, digests_of, layers_of, way_of
-from tvm_ext.tuning.layers_program import MeasuredWay
+from tvm_ext.tuning.layers import TunedLayer, digests_of, layers_of, method_of
+from tvm_ext.tuning.layers_program import MeasuredMethod
 from tvm_ext.tuning.measure import Bench, measured_ways
-from tvm_ext.tuning.record import TunedWays, Tuning
-from tvm_ext.tuning.remembered import WayFigures
+from tvm_ext.tuning.record import TunedMethods, Tuning
+from tvm_ext.tuning.remembered import MethodMeasurement
 
 _COSTS_MORE = "with the kernels that measured best, a slower method would be needed to make the model fit; "
 _WITH_ROOM = f"{_COSTS_MORE}the best kernels whose scratch fits into memory that is free during their layers are taken"
 _NO_MORE_MEMORY = f"{_COSTS_MORE}the best kernels that take no more memory than the predicted choice are taken"
 _AS_MODELLED = f"{_COSTS_MORE}the predicted choice is kept"
 Made = tuple[tvm.IRModule, Compiled]
-_Rung = tuple[str, KernelFigures]
+_Rung = tuple[str, KernelMeasurements]
 
 
 def compile_tuned(
@@ -56,39 +56,43 @@ def compile_tuned(
     layers = layers_of(modelled[1], options)
     cache = ResultCache(folder=default_folder())
     with stage(progress, f"measuring kernels of {len(layers)} layers on {bench.place}"):
-        figures, known = _figures(layers, bench, cache, 1 if runner else jobs)
-    found = KernelFigures(
-        ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
+        measurements, known = _measurements(layers, bench, cache, 1 if runner else jobs)
+    found = KernelMeasurements(
+        methods={
+            layer.digest: {method: one.cost for method, one in measurements[layer.digest].items()} for layer in layers
+        }
     )
     with stage(progress, "compiling the model by the measurements"):
         (mod, compiled), notice = _best(compiler, modelled, _rungs(modelled[1], options, layers, found), layers)
     if notice:
         warnings.warn(f"tune: {modelled[1].interface.model}: {notice}.", ModelNotice, stacklevel=2)
-    chosen = {digest: way_of(calls[0]) for digest, calls in digests_of(compiled).items()}
+    chosen = {digest: method_of(calls[0]) for digest, calls in digests_of(compiled).items()}
     rows = tuple(
-        TunedWays(layer=layer, figures=figures[layer.digest], chosen=chosen.get(layer.digest, layer.modelled))
+        TunedMethods(
+            layer=layer, measurements=measurements[layer.digest], chosen=chosen.get(layer.digest, layer.modelled)
+        )
         for layer in layers
     )
     tuning = Tuning(platform=platform, table=bench.table, rows=rows, known=known, notice=notice, device=bench.device)
     return mod, compiled, tuning
 
 
-def _figures(
+def _measurements(
     layers: Sequence[TunedLayer], bench: Bench, cache: ResultCache, jobs: int | None
-) -> tuple[dict[str, dict[Way, WayFigures]], int]:
+) -> tuple[dict[str, dict[KernelMethod, MethodMeasurement]], int]:
     """Return the measurements by digest and candidate, and how many were cached."""
     asked = [
-        MeasuredWay(name=f"w{number}_{place}", layer=layer, candidate=candidate)
+        MeasuredMethod(name=f"w{number}_{place}", layer=layer, candidate=candidate)
         for number, layer in enumerate(layers)
-        for place, candidate in enumerate(layer.ways)
-        if len(layer.ways) > 1
+        for place, candidate in enumerate(layer.methods)
+        if len(layer.methods) > 1
     ]
     with at_once(jobs) as threads:
         found, known = measured_ways(asked, bench, cache, threads)
-    figures: dict[str, dict[Way, WayFigures]] = {layer.digest: {} for layer in layers}
-    for way, one in found.items():
-        figures[way.layer.digest][way.candidate.way] = one
-    return figures, known
+    measurements: dict[str, dict[KernelMethod, MethodMeasurement]] = {layer.digest: {} for layer in layers}
+    for method, one in found.items():
+        measurements[method.layer.digest][method.candidate.method] = one
+    return measurements, known
 
 
 def _best(compiler: Compiler, modelled: Made, rungs: Iterable[_Rung], layers: Sequence[TunedLayer]) -> tuple[Made, str]:
@@ -106,23 +110,23 @@ def _best(compiler: Compiler, modelled: Made, rungs: Iterable[_Rung], layers: Se
 
 
 def _rungs(
-    modelled: Compiled, options: BuildOptions, layers: Sequence[TunedLayer], figures: KernelFigures
+    modelled: Compiled, options: BuildOptions, layers: Sequence[TunedLayer], measurements: KernelMeasurements
 ) -> Iterator[_Rung]:
     """Yield (warning, measurements) to compile by, restricted to fewer candidates each time; first all, no warning."""
-    sizes = {(layer.digest, candidate.way): _memory(candidate) for layer in layers for candidate in layer.ways}
+    sizes = {(layer.digest, candidate.method): _memory(candidate) for layer in layers for candidate in layer.methods}
     first = {layer.digest: sizes[layer.digest, layer.modelled] for layer in layers}
     free = _free_bytes(modelled, options)
     room = {layer.digest: min(free.get(step, 0) for step in layer.steps) for layer in layers}
 
-    def has_room(digest: str, way: Way) -> bool:
-        return sizes[digest, way][0] <= first[digest][0] + room[digest]
+    def has_room(digest: str, method: KernelMethod) -> bool:
+        return sizes[digest, method][0] <= first[digest][0] + room[digest]
 
-    def takes_no_more(digest: str, way: Way) -> bool:
-        return all(own <= most for own, most in zip(sizes[digest, way], first[digest], strict=True))
+    def takes_no_more(digest: str, method: KernelMethod) -> bool:
+        return all(own <= most for own, most in zip(sizes[digest, method], first[digest], strict=True))
 
-    yield "", figures
-    yield _WITH_ROOM, figures.only(has_room)
-    yield _NO_MORE_MEMORY, figures.only(takes_no_more)
+    yield "", measurements
+    yield _WITH_ROOM, measurements.only(has_room)
+    yield _NO_MORE_MEMORY, measurements.only(takes_no_more)
 
 
 def _memory(candidate: KernelCandidate) -> tuple[int, int]:
@@ -141,9 +145,9 @@ def _free_bytes(compiled: Compiled, options: BuildOptions) -> dict[str, int]:
     }
 
 
-def _same_choice(layers: Sequence[TunedLayer], figures: KernelFigures) -> bool:
+def _same_choice(layers: Sequence[TunedLayer], measurements: KernelMeasurements) -> bool:
     """Return True if the candidates that measured best are the predicted choice."""
-    best = {digest: min(found, key=found.__getitem__) for digest, found in figures.ways.items() if found}
+    best = {digest: min(found, key=found.__getitem__) for digest, found in measurements.methods.items() if found}
     return all(best.get(layer.digest, layer.modelled) == layer.modelled for layer in layers)
 
 

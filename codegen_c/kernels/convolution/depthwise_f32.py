@@ -27,7 +27,7 @@ from codegen_c.kernels.convolution.conv_f32 import (
     place,
     residual_place,
 )
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.blocking import (
     Accumulators,
     Blocking,

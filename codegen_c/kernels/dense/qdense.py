@@ -27,7 +27,7 @@ from codegen_c.kernels.contract import (
 )
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, row_counts
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.bit_widths import (
     NineBits,
     all_channels,

@@ -9,7 +9,7 @@ import numpy as np
 
 from codegen_c.c_text.text import block, loop, plus
 from codegen_c.kernels.contract import Target
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.lanes import SCALAR, Finish, Lanes, native_lanes
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowest
 from codegen_c.operators.kinds import Operator

@@ -24,7 +24,7 @@ from codegen_c.kernels.contract import (
     Target,
     no_blocks,
 )
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import Array, Operator, QConv2d, TensorType

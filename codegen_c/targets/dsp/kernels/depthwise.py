@@ -10,7 +10,7 @@ from codegen_c.c_text.text import block, loop, structure, times
 from codegen_c.kernels.contract import Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel

@@ -16,7 +16,7 @@ from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.operators.kinds import Array, QConv2d

@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter, StoredRows, Target
-from codegen_c.kernels.figures import Block
+from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import DOUBLED_BITS, HighWords
 from codegen_c.kernels.shared.layer import apart, with_rings

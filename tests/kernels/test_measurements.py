@@ -1,4 +1,4 @@
-"""Kernels chosen by measured figures: the least, as far as the target takes the kernel; digests of operators."""
+"""Selection by measured costs: the least that the target accepts; digests of operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
-from codegen_c.kernels.figures import KernelFigures, Way
+from codegen_c.kernels.measurements import KernelMeasurements, KernelMethod
 from codegen_c.kernels.registry import candidates, select
 from codegen_c.operators.kinds import Operator, QConv2d, Window
 from codegen_c.operators.titles import operator_digest
@@ -18,13 +18,13 @@ from tests.kernels.test_blocks import SAME, conv2d_f32, qconv2d
 LAYER = qconv2d(SAME, 8, 8)
 
 
-def measured(operator: Operator, **costs: float) -> KernelFigures:
+def measured(operator: Operator, **costs: float) -> KernelMeasurements:
     digest = operator_digest(operator)
     assert digest is not None
-    return KernelFigures(ways={digest: {(kernel, ()): cost for kernel, cost in costs.items()}})
+    return KernelMeasurements(methods={digest: {(kernel, ()): cost for kernel, cost in costs.items()}})
 
 
-def chosen(operator: Operator, target: Target) -> Way:
+def chosen(operator: Operator, target: Target) -> KernelMethod:
     made = select(operator, target)
     assert isinstance(made, Implementation)
     return made.kernel, made.block
@@ -33,24 +33,27 @@ def chosen(operator: Operator, target: Target) -> Way:
 def test_the_least_figure_is_chosen_whatever_is_modelled() -> None:
     modelled = chosen(LAYER, CORTEX_M4)
     assert modelled[0] != "qconv2d_i8"
-    figures = measured(LAYER, qconv2d_i8=10.0, qconv2d_dsp=11.0, qwinograd_dsp=12.0)
-    tuned = replace(CORTEX_M4, figures=figures)
+    measurements = measured(LAYER, qconv2d_i8=10.0, qconv2d_dsp=11.0, qwinograd_dsp=12.0)
+    tuned = replace(CORTEX_M4, measurements=measurements)
     assert chosen(LAYER, tuned) == ("qconv2d_i8", ())
     made = select(LAYER, tuned)
     assert isinstance(made, Implementation)
     assert modelled[0] in {other.kernel for other in made.alternatives}
     other = replace(LAYER, bias=LAYER.bias + 1)
-    assert chosen(other, tuned) == modelled, "figures of another operator"
-    assert chosen(LAYER, replace(CORTEX_M4, figures=figures.only(lambda _, way: way[0] == "none"))) == modelled
+    assert chosen(other, tuned) == modelled, "measurements of another operator"
+    assert (
+        chosen(LAYER, replace(CORTEX_M4, measurements=measurements.only(lambda _, method: method[0] == "none")))
+        == modelled
+    )
 
 
 def test_what_nobody_measured_comes_behind() -> None:
-    assert chosen(LAYER, replace(CORTEX_M4, figures=measured(LAYER, qconv2d_i8=1e12))) == ("qconv2d_i8", ())
+    assert chosen(LAYER, replace(CORTEX_M4, measurements=measured(LAYER, qconv2d_i8=1e12))) == ("qconv2d_i8", ())
 
 
 def test_scratch_comes_first_where_it_is_short() -> None:
-    figures = measured(LAYER, qconv2d_i8=12.0, qconv2d_dsp=10.0, qwinograd_dsp=11.0)
-    target = replace(CORTEX_M4, least_scratch=True, figures=figures)
+    measurements = measured(LAYER, qconv2d_i8=12.0, qconv2d_dsp=10.0, qwinograd_dsp=11.0)
+    target = replace(CORTEX_M4, least_scratch=True, measurements=measurements)
     assert chosen(LAYER, target) == ("qconv2d_i8", ())
 
 
@@ -58,8 +61,8 @@ def test_a_block_is_chosen_and_kept_where_rows_are_stored() -> None:
     operator = qconv2d(SAME, 4, 4, groups=4)
     digest = operator_digest(operator)
     assert digest is not None
-    figures = KernelFigures(ways={digest: {("qdepthwise_dsp", (4,)): 1.0, ("qdepthwise_dsp", ()): 2.0}})
-    made = select(operator, replace(CORTEX_M4, figures=figures))
+    measurements = KernelMeasurements(methods={digest: {("qdepthwise_dsp", (4,)): 1.0, ("qdepthwise_dsp", ()): 2.0}})
+    made = select(operator, replace(CORTEX_M4, measurements=measurements))
     assert isinstance(made, Implementation) and made.keeping is not None
     assert (made.kernel, made.block) == ("qdepthwise_dsp", (4,))
     own = select(operator, CORTEX_M4)
@@ -71,17 +74,17 @@ def test_a_block_is_chosen_and_kept_where_rows_are_stored() -> None:
 
 def test_candidates_are_all_kernels_that_take_it_with_all_blocks() -> None:
     operator = qconv2d(SAME, 4, 4, groups=4)
-    ways = [candidate.way for candidate in candidates(operator, CORTEX_M4)]
-    assert len(set(ways)) == len(ways)
-    assert {"qdepthwise_dsp", "qdepthwise_i8", "qconv2d_i8"} <= {kernel for kernel, _ in ways}
-    assert {block for kernel, block in ways if kernel == "qdepthwise_dsp"} > {(), (4,)}
+    methods = [candidate.method for candidate in candidates(operator, CORTEX_M4)]
+    assert len(set(methods)) == len(methods)
+    assert {"qdepthwise_dsp", "qdepthwise_i8", "qconv2d_i8"} <= {kernel for kernel, _ in methods}
+    assert {block for kernel, block in methods if kernel == "qdepthwise_dsp"} > {(), (4,)}
     instructions = [candidate.made.instructions for candidate in candidates(operator, CORTEX_M4)]
     assert instructions == sorted(instructions)
 
 
 def test_text_and_back() -> None:
-    figures = KernelFigures(ways={"d": {("a", ()): 1.5, ("a", (4, 2)): 2.0}, "e": {}})
-    assert KernelFigures.from_text(figures.text).ways == figures.ways
+    measurements = KernelMeasurements(methods={"d": {("a", ()): 1.5, ("a", (4, 2)): 2.0}, "e": {}})
+    assert KernelMeasurements.from_text(measurements.text).methods == measurements.methods
 
 
 @pytest.mark.parametrize(
