@@ -70,7 +70,7 @@ def _of_call(program: Program, call: Call, rows: range | None) -> list[Touch]:
         sources = [whole_of(program, t.source, writes=False) for t in moved if not t.source_is_constant]
         return sources + [whole_of(program, t.target, writes=True) for t in moved]
     spatial = call.implementation.spatial
-    found = [whole_of(program, tensor, writes=False) for _, tensor in call.fetched]
+    found = [whole_of(program, tensor, writes=False) for _, tensor in call.prefetched]
     if rows is None or spatial is None or spatial.accumulates:
         found += [whole_of(program, name, writes=False) for name in call.inputs]
         return found + [whole_of(program, name, writes=True) for name in call.outputs]

@@ -218,7 +218,7 @@ def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if isinstance(step, DriverWait):
         return _operands(step.call)
     if isinstance(step, KernelCall):
-        return (*step.inputs, *(tensor for _, tensor in step.fetched)), step.outputs
+        return (*step.inputs, *(tensor for _, tensor in step.prefetched)), step.outputs
     transfers = step.transfers if isinstance(step, Wait) else (step,)
     sources = tuple(transfer.source for transfer in transfers if not transfer.source_is_constant)
     return sources, tuple(transfer.target for transfer in transfers)
@@ -350,7 +350,7 @@ def check_copies(program: Program) -> None:
                     raise PlanRejected(f"{where}: {inner.source} and {inner.target} differ in size.")
                 if constant:
                     copied.add((inner.source, inner.target))
-            for constant, tensor in getattr(inner, "fetched", ()):
+            for constant, tensor in getattr(inner, "prefetched", ()):
                 held = program.constants[constant].layer or constant
                 if (held, tensor) not in copied:
                     raise PlanRejected(f"{where}: {constant} is read from {tensor}, but was never copied there.")
@@ -509,6 +509,6 @@ def _touched(program: Program, step: Step, call: Call) -> Iterator[tuple[str, st
         held = program.constants[call.source].memory if call.source_is_constant else ""
         yield from ((call.source, held), (call.target, ""))
         return
-    fetched = dict(call.fetched)
-    yield from ((name, "") for name in (*call.inputs, *call.outputs, *fetched.values(), f"{step.name}_scratch"))
-    yield from ((name, program.constants[name].memory) for name in call.constants if name not in fetched)
+    prefetched = dict(call.prefetched)
+    yield from ((name, "") for name in (*call.inputs, *call.outputs, *prefetched.values(), f"{step.name}_scratch"))
+    yield from ((name, program.constants[name].memory) for name in call.constants if name not in prefetched)

@@ -55,7 +55,7 @@ def replay_sequence(
         return owners[place.memory][begin : begin + size], base[name] - index if ring else numbers[name]
 
     def require(call: KernelCall, begin: int, end: int, behind: bool = False) -> None:
-        for constant, name in call.fetched:
+        for constant, name in call.prefetched:
             held = row(name, 1, 0)
             if held is not None and (held[0] != held[1]).any():
                 raise PlanRejected(f"{where}: {call.name} reads {constant} from {name}, which was overwritten.")

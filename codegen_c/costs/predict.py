@@ -172,9 +172,9 @@ def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: st
         written = tensor.num_elements * tensor.element_bytes
         total += time.write_cycles(only or program.home(tensor.memory), written, kernel.output)
     if call.constants:
-        fetched = dict(call.fetched)
+        prefetched = dict(call.prefetched)
         first = call.constants[0]
-        held = program.tensors[fetched[first]].memory if first in fetched and not only else ""
+        held = program.tensors[prefetched[first]].memory if first in prefetched and not only else ""
         memory = held or program.constants[first].memory
         total += time.read_cycles(memory, constants_read(implementation), kernel.constants)
     if implementation.scratch_bytes:

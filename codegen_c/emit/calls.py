@@ -105,7 +105,7 @@ class Calls:
         if isinstance(call, Transfer):
             names = [call.target, *([] if call.source_is_constant else [call.source])]
         else:
-            names = [*call.inputs, *call.outputs, *(tensor for _, tensor in call.fetched)]
+            names = [*call.inputs, *call.outputs, *(tensor for _, tensor in call.prefetched)]
             names += [guard.condition for guard in call.guards]
             roles = {parameter.role for parameter in call.implementation.function.parameters}
             names += [scratch_name(step_name)] if "scratch" in roles else []
@@ -151,7 +151,7 @@ class Calls:
 
     def _arguments(self, call: KernelCall, step_name: str, bounds: RowBounds | None) -> list[str]:
         inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
-        fetched = dict(call.fetched)
+        prefetched = dict(call.prefetched)
         rows, rings = iter((bounds.begin, bounds.end) if bounds else _row_bounds(call)), iter(call.rings)
         arguments: list[str] = []
         for parameter in call.implementation.function.parameters:
@@ -162,7 +162,7 @@ class Calls:
             elif parameter.role == "constant":
                 name = next(constants)
                 member = self.program.constants[name].member
-                copy = f"{self._place(fetched[name])}{f'.{member}' if member else ''}" if name in fetched else ""
+                copy = f"{self._place(prefetched[name])}{f'.{member}' if member else ''}" if name in prefetched else ""
                 arguments.append(copy or self._constant(name))
             elif parameter.role == "scratch":
                 arguments.append(self._place(scratch_name(step_name)))

@@ -88,7 +88,7 @@ class _Owners:
         if not isinstance(call, KernelCall):
             constants = {transfer.source for transfer in transfers_of(call) if transfer.source_is_constant}
             held = {name: one.layer or name for name, one in self.program.constants.items()}
-            readers = [c for c in self.program.kernel_calls() if constants & {held[name] for name, _ in c.fetched}]
+            readers = [c for c in self.program.kernel_calls() if constants & {held[name] for name, _ in c.prefetched}]
             if readers:
                 return list(dict.fromkeys(node for reader in readers for node in self.nodes[reader.name]))
         return self._nearest(call, forward=True) or self._nearest(call, forward=False)
@@ -114,7 +114,7 @@ def _ends(call: Call, written: bool, program: Program) -> set[str]:
     if isinstance(call, DriverWait):
         return _ends(call.call, written, program)
     if isinstance(call, KernelCall):
-        names = {*call.outputs} if written else {*call.inputs, *(tensor for _, tensor in call.fetched)}
+        names = {*call.outputs} if written else {*call.inputs, *(tensor for _, tensor in call.prefetched)}
     else:
         names = {transfer.target if written else transfer.source for transfer in transfers_of(call)}
     parts = {part.tensor for name in names if name in program.tensors and (part := program.tensors[name].part)}

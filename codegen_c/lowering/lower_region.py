@@ -21,7 +21,7 @@ from codegen_c.composites.selection import selection_of
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.kernels.shared.requantize import factors_note
 from codegen_c.lowering.states import KeptPair, with_states
-from codegen_c.lowering.transfers import Fetch, Move, with_transfers
+from codegen_c.lowering.transfers import Move, Prefetch, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
 from codegen_c.operators.titles import title
 from codegen_c.program.program import Program
@@ -117,7 +117,7 @@ class _Lowering:
         self.constants_of: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.handed_over: list[tuple[str, str]] = []
         self.moves: list[Move] = []
-        self.fetches: dict[str, Fetch] = {}
+        self.prefetches: dict[str, Prefetch] = {}
 
     def run(self, states: Sequence[ModelState], warm_up_runs: int, *, staged: bool) -> Program:
         """Lower all bindings, then insert transfers, row sequences and states."""
@@ -149,7 +149,7 @@ class _Lowering:
             constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
         )  # fmt: skip
         sequences = {name: split.sequence for name, split in self.splits.items()}
-        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken, sequences)
+        program = with_transfers(program, self.moves, self.prefetches, self.platform, self.taken, sequences)
         pairs = [
             KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
         ]
@@ -248,7 +248,7 @@ class _Lowering:
         if split.sequence:
             self.splits[name] = split
         if placement.weights_memory and constants:
-            self.fetches[name] = Fetch(memory=placement.weights_memory, ahead=placement.weights_ahead)
+            self.prefetches[name] = Prefetch(memory=placement.weights_memory, ahead=placement.weights_ahead)
         return KernelCall(
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),

@@ -263,7 +263,7 @@ def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> Kernel
     spatial = implementation.spatial
     if place >= len(spatial.inputs) or spatial.accumulates or spatial.inputs[place].input_rows != window.rows:
         return None
-    if call.seen_shape(place, window.whole)[0] != 1 or call.fetched or len(call.outputs) > 1:
+    if call.seen_shape(place, window.whole)[0] != 1 or call.prefetched or len(call.outputs) > 1:
         return None
     kept = Kept(stored=stored, shift=turned.shift)
     rows = StoredRows(inputs=tuple(kept if index == place else None for index in range(len(call.inputs))))

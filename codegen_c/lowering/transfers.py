@@ -35,7 +35,7 @@ class Move:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fetch:
+class Prefetch:
     """Prefetch of a step's constants to another memory. ahead: it starts this many steps before the step."""
 
     memory: str
@@ -54,18 +54,18 @@ class _Planned:
 def with_transfers(
     program: Program,
     moves: Sequence[Move],
-    fetches: Mapping[str, Fetch],
+    prefetches: Mapping[str, Prefetch],
     platform: Platform,
     taken: set[str],
     sequences: Mapping[str, str] = MappingProxyType({}),
 ) -> Program:
     """Return the program with transfers as steps.
 
-    fetches: prefetches by step name. taken: names in use, to which new names are added. sequences: row sequence by step
-    name; no transfer is placed between the steps of a sequence. Transfers that start before the same step are in the
+    prefetches: prefetches by step name. taken: names in use, to which new names are added. sequences: row sequence by
+    step name; no transfer is placed between the steps of a sequence. Transfers that start before the same step are in the
     order in which they must end.
     """
-    if not moves and not fetches:
+    if not moves and not prefetches:
         return program
     first_read = _first_reads(program, moves)
     planned = [
@@ -75,26 +75,26 @@ def with_transfers(
         )
         for move in moves
     ]  # fmt: skip
-    program = with_layer_objects(program, fetches, taken)
+    program = with_layer_objects(program, prefetches, taken)
     begins = _begins(program, sequences)
     tensors, steps = dict(program.tensors), list(program.steps)
     for index, step in enumerate(program.steps):
-        if step.name in fetches and isinstance(step, KernelCall):
-            fetch = fetches[step.name]
+        if step.name in prefetches and isinstance(step, KernelCall):
+            prefetch = prefetches[step.name]
             held = {name: program.constants[name].layer or name for name in step.constants}
             copies = {
-                name: _copy(program.constants[name], fetch.memory, taken) for name in dict.fromkeys(held.values())
+                name: _copy(program.constants[name], prefetch.memory, taken) for name in dict.fromkeys(held.values())
             }
             tensors |= {copy.name: copy for copy in copies.values()}
-            steps[index] = replace(step, fetched=tuple((name, copies[held[name]].name) for name in step.constants))
+            steps[index] = replace(step, prefetched=tuple((name, copies[held[name]].name) for name in step.constants))
             planned += [
                 _Planned(
                     transfer=Transfer(
                         name=unique(f"fetch_{copy.name}", taken), source=constant, target=copy.name,
                         source_is_constant=True,
-                        number=_number(platform, program.constants[constant].memory, fetch.memory),
+                        number=_number(platform, program.constants[constant].memory, prefetch.memory),
                     ),
-                    start=max(0, index - fetch.ahead), due=begins[index],
+                    start=max(0, index - prefetch.ahead), due=begins[index],
                 )
                 for constant, copy in copies.items()
             ]  # fmt: skip
@@ -188,19 +188,19 @@ MOST_REPEATED_BYTES = 512
 """Largest constant that is copied into the objects of several layers."""
 
 
-def with_layer_objects(program: Program, fetched: Container[str], taken: set[str]) -> Program:
+def with_layer_objects(program: Program, prefetched: Container[str], taken: set[str]) -> Program:
     """Return the program with one object for all constants of each prefetched step, if the step has several.
 
     Steps with the same constants share an object. A constant that other steps read too is copied into the object up to
-    MOST_REPEATED_BYTES; a larger constant stays separate. fetched: names of prefetched steps. taken: names in use, to
-    which new names are added.
+    MOST_REPEATED_BYTES; a larger constant stays separate. prefetched: names of prefetched steps. taken: names in use,
+    to which new names are added.
     """
-    sets = {step.constants for step in program.kernel_calls() if step.name in fetched}
+    sets = {step.constants for step in program.kernel_calls() if step.name in prefetched}
     readers = Counter(name for names in {step.constants for step in program.kernel_calls()} for name in {*names})
     renamed: dict[tuple[str, ...], dict[str, str]] = {}
     constants, steps = dict(program.constants), list[Step]()
     for step in program.steps:
-        if isinstance(step, KernelCall) and step.name in fetched and step.constants in sets:
+        if isinstance(step, KernelCall) and step.name in prefetched and step.constants in sets:
             if step.constants not in renamed:
                 found = [constants[name] for name in dict.fromkeys(step.constants)]
                 joined = [one for one in found if readers[one.name] == 1 or one.data.nbytes <= MOST_REPEATED_BYTES]

@@ -85,7 +85,7 @@ def _of_call(program: Program, call: Call, count: int) -> list[Access]:
             *(_bytes(program, name, writes=False) for name in sources),
             *(_bytes(program, name, writes=True) for name in targets),
         ]
-    found = [_bytes(program, tensor, writes=False) for _, tensor in call.fetched]
+    found = [_bytes(program, tensor, writes=False) for _, tensor in call.prefetched]
     rows, spatial = _rows(call, count), call.implementation.spatial
     if rows is None or spatial is None or spatial.accumulates:
         found += [_bytes(program, name, writes=False) for name in call.inputs]

@@ -153,7 +153,7 @@ def _kernel_renamed(call: KernelCall, names: Mapping[str, str]) -> KernelCall:
         call,
         inputs=tuple(names.get(name, name) for name in call.inputs),
         outputs=tuple(names.get(name, name) for name in call.outputs),
-        fetched=tuple((constant, names.get(name, name)) for constant, name in call.fetched),
+        prefetched=tuple((constant, names.get(name, name)) for constant, name in call.prefetched),
     )
 
 

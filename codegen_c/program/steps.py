@@ -67,7 +67,7 @@ class KernelCall:
     input_shapes: shapes that the kernel sees, which differ from the tensor's after a reshape. Empty: as stored.
     rows: output rows that the call computes; None for all. Only for spatial kernels.
     source_nodes: the model's own names of the operators that are fused here.
-    fetched: (constant, tensor) for each constant that is read from a tensor to which it was copied before.
+    prefetched: (constant, tensor) for each constant that is read from a tensor to which it was copied before.
     scratch_memory: memory of its scratch; empty for the platform's default memory.
     processor: processor that runs it; empty for the platform's first processor.
     computes: its operator as a C identifier (`operators.titles`).
@@ -88,7 +88,7 @@ class KernelCall:
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
     rows: RowRange | None = None
-    fetched: tuple[tuple[str, str], ...] = ()
+    prefetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
     processor: str = ""
     computes: str = ""
@@ -209,7 +209,7 @@ def _inputs(call: Call) -> tuple[str, ...]:
     if isinstance(call, DriverWait):
         return _inputs(call.call)
     if isinstance(call, KernelCall):
-        return (*call.inputs, *(tensor for _, tensor in call.fetched), *(guard.condition for guard in call.guards))
+        return (*call.inputs, *(tensor for _, tensor in call.prefetched), *(guard.condition for guard in call.guards))
     return tuple(transfer.source for transfer in transfers_of(call) if not transfer.source_is_constant)
 
 

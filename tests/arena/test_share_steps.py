@@ -156,7 +156,7 @@ def test_bytes_of_rows() -> None:
 
 def test_a_constant_that_is_fetched_is_read_where_it_was_copied_to() -> None:
     fetch = Transfer(name="fetch", source="w", target="b", source_is_constant=True)
-    reading = replace(call("one", "x", "y"), constants=("w",), fetched=(("w", "b"),))
+    reading = replace(call("one", "x", "y"), constants=("w",), prefetched=(("w", "b"),))
     weights = Constant(name="w", data=np.zeros(16, np.uint8), memory="flash")
     made = replace(DIAMOND, steps=(fetch, reading), constants={"w": weights})
     assert words(share_steps(made, {"c0": ["one"], "c1": ["fetch"]})) == ["!0>1 ?1<1 one", "?0<0 fetch !1>0"]

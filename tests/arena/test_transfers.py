@@ -100,7 +100,7 @@ def streamed(number: int | None = 0, size: int = 64) -> Program:
     weights = Constant(name="w", data=np.arange(size, dtype=np.uint8), memory="flash")
     fetch = Transfer(name="fetch", source="w", target="w_copy", number=number, source_is_constant=True)
     waits = (Wait(name="wait", transfers=(fetch,)),) if number is not None else ()
-    reading = replace(call("one", "x", "y"), constants=("w",), fetched=(("w", "w_copy"),))
+    reading = replace(call("one", "x", "y"), constants=("w",), prefetched=(("w", "w_copy"),))
     given = program({"x": 64, "w_copy": 64, "y": 64}, fetch, *waits, reading, memory={"w_copy": "fast"})
     return replace(given, constants={"w": weights})
 

@@ -189,7 +189,7 @@ def test_scratch_of_a_sequence_over_its_rows() -> None:
 
 def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
     fetch = Transfer(name="fetch", source="w", target="w_copy", number=0, source_is_constant=True)
-    reading = replace(in_rows(call("s1", "a", "y")), constants=("w",), fetched=(("w", "w_copy"),))
+    reading = replace(in_rows(call("s1", "a", "y")), constants=("w",), prefetched=(("w", "w_copy"),))
     body = (in_rows(call("s0", "x", "a")), reading)
     made = program(
         {"x": 64, "a": 64, "w_copy": 16, "y": 64}, fetch, Wait(name="wait", transfers=(fetch,)),

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from codegen_c.lowering.transfers import MOST_REPEATED_BYTES, Fetch, Move, with_transfers
+from codegen_c.lowering.transfers import MOST_REPEATED_BYTES, Move, Prefetch, with_transfers
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall, Transfer, Wait
 from codegen_c.program.tensors import Constant
@@ -32,8 +32,8 @@ def platform(*, dma: bool = True) -> Platform:
     return cast(Platform, SimpleNamespace(link_between=lambda *_: SimpleNamespace(dma=dma)))
 
 
-def woven(*moves: Move, of: Program = MADE, dma: bool = True, **fetches: Fetch) -> Program:
-    return with_transfers(of, moves, fetches, platform(dma=dma), set())
+def woven(*moves: Move, of: Program = MADE, dma: bool = True, **prefetches: Prefetch) -> Program:
+    return with_transfers(of, moves, prefetches, platform(dma=dma), set())
 
 
 def order(made: Program) -> list[str]:
@@ -101,7 +101,7 @@ def weighted() -> Program:
 
 @pytest.mark.parametrize(("ahead", "place"), [(0, 2), (1, 1), (2, 0), (9, 0)])
 def test_constants_are_fetched_before_an_earlier_step_and_waited_for_before_theirs(ahead: int, place: int) -> None:
-    made = woven(of=weighted(), s2=Fetch(memory="fast", ahead=ahead))
+    made = woven(of=weighted(), s2=Prefetch(memory="fast", ahead=ahead))
     names = order(made)
     assert names[place] == "fetch_s2_constants_copy" and names[names.index("s2") - 1] == "wait_s2_constants_copy"
     assert [step.source for step in made.steps if isinstance(step, Transfer)] == ["s2_constants"]
@@ -110,20 +110,20 @@ def test_constants_are_fetched_before_an_earlier_step_and_waited_for_before_thei
     reading = made.steps[names.index("s2")]
     members = ("s2_constants_weights", "s2_constants_bias")
     assert isinstance(reading, KernelCall) and reading.constants == members
-    assert reading.fetched == tuple((name, "s2_constants_copy") for name in members)
+    assert reading.prefetched == tuple((name, "s2_constants_copy") for name in members)
     assert all(step.source_is_constant for step in made.steps if isinstance(step, Transfer))
 
 
 def test_constants_of_a_sequence_are_waited_for_before_it() -> None:
     """Nothing is moved between steps that run in series."""
     sequences = {"s1": "sequence_0", "s2": "sequence_0", "s3": "sequence_1"}
-    fetches = {"s2": Fetch(memory="fast", ahead=2)}
+    fetches = {"s2": Prefetch(memory="fast", ahead=2)}
     names = order(with_transfers(weighted(), (), fetches, platform(), set(), sequences))
     assert names == ["fetch_s2_constants_copy", "s0", "wait_s2_constants_copy", "s1", "s2", "s3", "s4"]
 
 
 def test_constants_of_a_layer_lie_next_to_each_other_at_aligned_places() -> None:
-    made = woven(of=weighted(), s2=Fetch(memory="fast", ahead=0))
+    made = woven(of=weighted(), s2=Prefetch(memory="fast", ahead=0))
     whole = made.constants["s2_constants"]
     assert [one.member for one in whole.members] == ["weights", "bias"]
     assert whole.data[:16].view(np.int16).tolist() == [3] * 6 + [0] * 2
@@ -147,7 +147,7 @@ def test_a_constant_of_two_layers_is_repeated_while_it_is_small(size: int, trans
         STEPS[4],
     )
     twice = replace(MADE, steps=steps, constants={"w": shared, **others})
-    made = woven(of=twice, s2=Fetch(memory="fast", ahead=0))
+    made = woven(of=twice, s2=Prefetch(memory="fast", ahead=0))
     assert sum(isinstance(step, Transfer) for step in made.steps) == transfers
     assert "w" in made.constants, "the other layer reads it where it is"
     assert made.weights_bytes == (size + 32 + size + 4 if transfers == 1 else size + 32 + 4)
@@ -156,7 +156,7 @@ def test_a_constant_of_two_layers_is_repeated_while_it_is_small(size: int, trans
 def test_layers_of_the_same_constants_have_one_object() -> None:
     steps = tuple(replace(step, constants=("w", "v")) if step.name in ("s2", "s3") else step for step in STEPS)
     same = replace(weighted(), steps=steps)
-    made = woven(of=same, s2=Fetch(memory="fast", ahead=0), s3=Fetch(memory="fast", ahead=0))
+    made = woven(of=same, s2=Prefetch(memory="fast", ahead=0), s3=Prefetch(memory="fast", ahead=0))
     assert [step.source for step in made.steps if isinstance(step, Transfer)] == ["s2_constants"] * 2
     assert made.weights_bytes == 32
 

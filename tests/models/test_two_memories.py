@@ -118,7 +118,7 @@ def test_what_runs_by_rows_lies_near(seed: int, tmp_path: Path) -> None:
     path, platform = saved(image_network(seed), tmp_path), always_on(2048)
     built, time = checked(path, platform), time_model(platform)
     assert rings_in(built, "dtcm")
-    assert [call for step in built.program.steps if isinstance(step, RowSteps) for call in step.body if call.fetched]
+    assert [call for step in built.program.steps if isinstance(step, RowSteps) for call in step.body if call.prefetched]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tvm_ext.compilation.pipeline.cutting", lambda *_: tvm.transform.Sequential([]))
         uncut = compiled(path, platform)
