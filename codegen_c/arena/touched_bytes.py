@@ -98,7 +98,7 @@ def _rows_of(
     whole, vectors = whole_of(program, name, writes=writes), int(np.prod(shape[:-1], dtype=np.int64))
     tensor = program.tensors[name]
     one_image = shape[0] == 1 or num_rows == vectors
-    if tensor.ring or program.turns(name) or num_rows == 0 or vectors % num_rows or not one_image:
+    if tensor.ring or program.has_moving_offset(name) or num_rows == 0 or vectors % num_rows or not one_image:
         return whole
     if tensor.part and tensor.part.pitch and shape[-1] != tensor.shape[-1]:
         return whole
@@ -114,7 +114,7 @@ def whole_of(program: Program, name: str, *, writes: bool) -> Touch:
     tensor = program.tensors[name]
     home: Tensor = program.tensors[tensor.part.tensor] if tensor.part else tensor
     item = np.dtype(tensor.dtype).itemsize
-    if tensor.part is None or program.turns(name):
+    if tensor.part is None or program.has_moving_offset(name):
         places = slice(0, home.num_bytes)
     elif tensor.part.pitch is None:
         places = slice(tensor.part.first * item, tensor.part.first * item + tensor.num_bytes)

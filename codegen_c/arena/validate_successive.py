@@ -23,7 +23,7 @@ from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep
 from codegen_c.program.program import Program
-from codegen_c.program.steps import KernelCall, Loop, RowSteps, Step, Turned, calls, reads, writes
+from codegen_c.program.steps import KernelCall, Loop, RowSteps, Step, WriteIndex, calls, reads, writes
 from tvm_ext.core.errors import PlanRejected
 
 Clock = tuple[int, ...]
@@ -206,7 +206,7 @@ class _Play:
         for touch in touched:
             if touch.writes:
                 self._touch(number, touch, title, value=states.number(turn, index))
-        for name in (name for name, at in self.parallel.turns.items() if at == index):
+        for name in (name for name, at in self.parallel.advances.items() if at == index):
             turned = whole_of(self.program, name, writes=True)
             self._touch(number, turned, title, value=states.number(turn, len(self.program.steps)))
 
@@ -302,8 +302,8 @@ class StatesInTurn:
                         owners[touch.whole][touch.places] = self.number(turn, index)
             for state in self.program.states:
                 ring = self.program.tensors[state.tensor].ring
-                if ring and ring.turn:
-                    owners[ring.turn][:] = self.number(turn, len(self.program.steps))
+                if ring and ring.write_index:
+                    owners[ring.write_index][:] = self.number(turn, len(self.program.steps))
         return found
 
     def number(self, turn: int, step: int) -> int:
@@ -318,11 +318,11 @@ class StatesInTurn:
         found = [touch for touch in touches(self.program, self.plan, step) if touch.whole in self.kept]
         inside = {touch.whole for touch in found if touch.writes and isinstance(step, Loop | RowSteps)}
         turned = [
-            whole_of(self.program, ring.turn, writes=False)
+            whole_of(self.program, ring.tensor, writes=False)
             for call in calls(step)
             if isinstance(call, KernelCall)
             for ring in call.rings
-            if isinstance(ring, Turned)
+            if isinstance(ring, WriteIndex)
         ]
         return [*(touch for touch in found if touch.writes or touch.whole not in inside), *turned]
 

@@ -15,7 +15,7 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import Program, drivers_of
-from codegen_c.program.steps import AffineRow, Call, DriverWait, Guard, KernelCall, RowSteps, Transfer, Turned, Wait
+from codegen_c.program.steps import AffineRow, Call, DriverWait, Guard, KernelCall, RowSteps, Transfer, Wait, WriteIndex
 from tvm_ext.core.platform import STATE_MEMORY
 from tvm_ext.core.row_sequence import RowCall, Schedule
 
@@ -111,7 +111,9 @@ class Calls:
             names += [scratch_name(step_name)] if "scratch" in roles else []
         placements = self.plan.placements
         turns = (
-            [STATE_MEMORY] if isinstance(call, KernelCall) and any(isinstance(r, Turned) for r in call.rings) else []
+            [STATE_MEMORY]
+            if isinstance(call, KernelCall) and any(isinstance(r, WriteIndex) for r in call.rings)
+            else []
         )
         return list(dict.fromkeys([*(placements[name].memory for name in names if name in placements), *turns]))
 
@@ -182,11 +184,11 @@ class Calls:
         return place(self.program, self.plan, name)
 
 
-def _ring(value: int | Turned) -> str:
+def _ring(value: int | WriteIndex) -> str:
     """Return the C expression of an argument that describes a ring."""
     if isinstance(value, int):
         return str(value)
-    return f"(int32_t){STATE_MEMORY}->{value.turn}[0]{f' + {value.shift}' if value.shift else ''}"
+    return f"(int32_t){STATE_MEMORY}->{value.tensor}[0]{f' + {value.shift}' if value.shift else ''}"
 
 
 def wrapped(text: str) -> list[str]:

@@ -84,7 +84,7 @@ def written_entries(parallel: ParallelProgram, interface: Interface, platform: P
     """Return the steps and signals of each schedule; each step is followed by the lines that advance write indices."""
     reasons, lines = dict(_reasons(parallel)), turn_lines(parallel.program)
     behind: dict[int, list[str]] = {}
-    for name, step in parallel.turns.items():
+    for name, step in parallel.advances.items():
         behind.setdefault(step, []).append(lines[name])
     return [
         [
@@ -278,9 +278,9 @@ def turn_lines(program: Program) -> dict[str, str]:
     lines: dict[str, str] = {}
     for state in program.states:
         ring = program.tensors[state.tensor].ring
-        if ring and ring.turn:
-            turn = f"{STATE_MEMORY}->{ring.turn}[0]"
-            lines[ring.turn] = f"{turn} = (uint16_t)(({turn} + {state.pushed}u) % {ring.stored}u);"
+        if ring and ring.write_index:
+            turn = f"{STATE_MEMORY}->{ring.write_index}[0]"
+            lines[ring.write_index] = f"{turn} = (uint16_t)(({turn} + {state.pushed}u) % {ring.stored}u);"
     return lines
 
 

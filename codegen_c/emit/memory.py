@@ -175,11 +175,11 @@ def emit_memory(
 def place(program: Program, plan: MemoryPlan, name: str) -> str:
     """Return the C expression of a tensor's first element, in its arena or through the caller's pointer."""
     placement = plan.placements.get(name)
-    if placement and placement.part_of and program.turns(name):
+    if placement and placement.part_of and program.has_moving_offset(name):
         whole = program.tensors[placement.part_of]
         ring = whole.ring
         assert ring is not None, "what turns is a ring"
-        row = f"{placement.memory}->{ring.turn}[0] * {whole.num_elements // ring.rows}u"
+        row = f"{placement.memory}->{ring.write_index}[0] * {whole.num_elements // ring.rows}u"
         return f"&{placement.memory}->{whole.name}[{row}]"
     if placement:
         return f"{placement.memory}->{name}"
@@ -211,7 +211,9 @@ def _union(
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
     members = [f"_Alignas({arena.alignment_bytes}) uint8_t bytes[{arena.num_bytes}];"]
-    named = [placement for placement in placements if not (placement.part_of and program.turns(placement.name))]
+    named = [
+        placement for placement in placements if not (placement.part_of and program.has_moving_offset(placement.name))
+    ]
     members += [line for placement in named for line in _member(program, placement, layers.get(placement.name, ""))]
     asserts = [
         f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in named if p.offset

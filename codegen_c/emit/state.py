@@ -45,7 +45,7 @@ def emit_state(
         tables += _table(tensor, elements)
         lines += [f"/* {comment(state.source)} */", *_begun(tensor, elements, held)]
         if tensor.ring:
-            lines.append(f"{held}.{tensor.ring.turn}[0] = 0u;")
+            lines.append(f"{held}.{tensor.ring.write_index}[0] = 0u;")
     if program.warmed_up:
         lines.append(f"{held}.{program.warmed_up}[0] = 0u;")
     lines.append(f"{held}.{program.ready}[0] = {state_signature(program, plan)};")

@@ -17,7 +17,7 @@ from codegen_c.kernels.contract import Copy, Kept, StoredRows
 from codegen_c.program.phases import processors_touching
 from codegen_c.program.program import Program
 from codegen_c.program.share_functions import has_constants_of, with_parameters
-from codegen_c.program.steps import KernelCall, Step, Transfer, Turned, reads, writes
+from codegen_c.program.steps import KernelCall, Step, Transfer, WriteIndex, reads, writes
 from codegen_c.program.tensors import KeptState, Part, Ring, Tensor, Update
 from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.core.names import unique
@@ -223,7 +223,7 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
     turn = unique(f"{window.whole.name}_turn", taken)
     shift = (window.pushed + stored - window.rows) % stored
     readers = [step for step in program.steps if window.whole.name in reads(step) and step is not window.cut]
-    turned = [_turning(step, window, stored, Turned(turn=turn, shift=shift)) for step in readers]
+    turned = [_turning(step, window, stored, WriteIndex(tensor=turn, shift=shift)) for step in readers]
     if any(call is None for call in turned):
         return None
     calls = {call.name: call for call in turned if call}
@@ -231,7 +231,7 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
     dearer -= sum(step.implementation.instructions for step in readers if isinstance(step, KernelCall))
     if dearer > MOVE_INSTRUCTIONS * program.tensors[pair.found].num_bytes:
         return None
-    ring = Ring(rows=window.rows, stored=stored, shift=shift, turn=turn)
+    ring = Ring(rows=window.rows, stored=stored, shift=shift, write_index=turn)
     placed, steps = _pushed_into(program, window, row * (window.rows - window.pushed), taken)
     kept = with_place(placed, pair, left=window.whole.name, update="ring", tensor=replace(window.whole, ring=ring))
     state = replace(kept.states[-1], tensor=window.whole.name, pushed=window.pushed, initial=_older(pair, window))
@@ -251,7 +251,7 @@ def _older(pair: KeptPair, window: _Window) -> np.ndarray:
     return np.concatenate([np.repeat(begins[:1], row * window.pushed), begins]).reshape(window.whole.shape)
 
 
-def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> KernelCall | None:
+def _turning(call: Step, window: _Window, stored: int, turned: WriteIndex) -> KernelCall | None:
     """Return a reader of the window that reads its rows from a ring; None if its kernel cannot, or inside sequences."""
     if not isinstance(call, KernelCall):
         return None

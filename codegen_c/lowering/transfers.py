@@ -62,8 +62,8 @@ def with_transfers(
     """Return the program with transfers as steps.
 
     prefetches: prefetches by step name. taken: names in use, to which new names are added. sequences: row sequence by
-    step name; no transfer is placed between the steps of a sequence. Transfers that start before the same step are in the
-    order in which they must end.
+    step name; no transfer is placed between the steps of a sequence. Transfers that start before the same step are in
+    the order in which they must end.
     """
     if not moves and not prefetches:
         return program

@@ -122,7 +122,12 @@ def _some_rows(
     whole = _bytes(program, tensor.name, writes=writes)
     pixels = tensor.num_elements // shape[-1]
     in_rows = num_rows > 0 and pixels % num_rows == 0 and (shape[0] == 1 or num_rows == pixels)
-    if not in_rows or tensor.ring or program.turns(tensor.name) or (whole.pitch and shape[-1] != tensor.shape[-1]):
+    if (
+        not in_rows
+        or tensor.ring
+        or program.has_moving_offset(tensor.name)
+        or (whole.pitch and shape[-1] != tensor.shape[-1])
+    ):
         return whole
     run = tensor.run_elements if whole.pitch else shape[-1]
     runs = tensor.num_elements // run
@@ -137,7 +142,7 @@ def _some_rows(
 def _bytes(program: Program, name: str, *, writes: bool) -> Access:
     """Return the bytes of a tensor inside its whole, or all bytes of a ring for rows whose slot differs by run."""
     tensor = program.tensors[name]
-    if tensor.part is None or program.turns(name):
+    if tensor.part is None or program.has_moving_offset(name):
         whole = program.tensors[tensor.part.tensor] if tensor.part else tensor
         return Access(space=("", whole.name), low=0, high=whole.num_bytes, writes=writes)
     low = tensor.part.first * tensor.element_bytes

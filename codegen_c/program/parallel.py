@@ -64,15 +64,15 @@ class ParallelProgram:
     program: its steps are in an order that respects every schedule and every signal, so on one processor it computes
     the same. lists: the schedules, the caller's first; `Notify` and `Await` refer to them by index. phases: for a
     pipeline, the program's steps with the tensors of each phase; empty if runs never overlap. copies: tensors with a
-    copy for each phase, by the program's name, which is the first copy. turns: for a pipeline, the step after which
-    each ring of states advances, by the tensor that holds its write index.
+    copy for each phase, by the program's name, which is the first copy. advances: for a pipeline, the step after
+    which each ring of states advances, by the tensor that holds its write index.
     """
 
     program: Program
     lists: tuple[StepList, ...]
     phases: tuple[tuple[Step, ...], ...] = ()
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    turns: Mapping[str, int] = field(default_factory=dict[str, int])
+    advances: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def in_flight(self) -> int:

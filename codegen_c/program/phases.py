@@ -126,7 +126,7 @@ def with_phases(parallel: ParallelProgram, copies: Copies, count: int) -> Parall
         tuple(_renamed(step, {name: names[phase] for name, names in copies.items()}) for step in parallel.program.steps)
         for phase in range(count)
     )
-    return replace(parallel, phases=phases, copies=copies, turns=turned_behind(parallel.program))
+    return replace(parallel, phases=phases, copies=copies, advances=advance_steps(parallel.program))
 
 
 def _renamed(step: Step, names: Mapping[str, str]) -> Step:
@@ -217,13 +217,13 @@ def crossing_states(program: Program, stages: Sequence[int]) -> list[str]:
     ]
 
 
-def turned_behind(program: Program) -> dict[str, int]:
+def advance_steps(program: Program) -> dict[str, int]:
     """Return the last step that uses each ring of states, by the tensor that holds the ring's write index."""
     found: dict[str, int] = {}
     for state in program.states:
         ring = program.tensors[state.tensor].ring
-        if ring and ring.turn:
-            found[ring.turn] = max(_users(program, state))
+        if ring and ring.write_index:
+            found[ring.write_index] = max(_users(program, state))
     return found
 
 

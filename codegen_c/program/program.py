@@ -57,11 +57,11 @@ class Program:
         """Return the platform's memory that contains a memory of the program."""
         return self.state_home if memory in (STATE_MEMORY, LINKED_MEMORY) else memory
 
-    def turns(self, name: str) -> bool:
+    def has_moving_offset(self, name: str) -> bool:
         """Return True if a tensor is the new rows of a ring of states, whose offset differs from run to run."""
         part = self.tensors[name].part
         ring = self.tensors[part.tensor].ring if part else None
-        return ring is not None and ring.turn != ""
+        return ring is not None and ring.write_index != ""
 
     @property
     def linked(self) -> tuple[str, ...]:

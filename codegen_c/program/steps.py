@@ -24,10 +24,10 @@ class AffineRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turned:
-    """A number of slots: the value of the tensor `turn` plus `shift`."""
+class WriteIndex:
+    """A number of slots: the write index of a ring, which `tensor` holds, plus `shift`."""
 
-    turn: str
+    tensor: str
     shift: int
 
 
@@ -92,7 +92,7 @@ class KernelCall:
     scratch_memory: str = ""
     processor: str = ""
     computes: str = ""
-    rings: tuple[int | Turned, ...] = ()
+    rings: tuple[int | WriteIndex, ...] = ()
     weight_bits: int = 8
     operator: Operator | None = None
     stored: StoredRows = ALL_STORED

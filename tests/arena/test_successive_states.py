@@ -19,7 +19,7 @@ from codegen_c.program.phases import (
 )
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.steps import Loop, Transfer, Turned
+from codegen_c.program.steps import Loop, Transfer, WriteIndex
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tests.arena.programs import call, program
 from tests.arena.states import kept
@@ -40,12 +40,12 @@ def overwritten() -> Program:
 
 def turning() -> Program:
     """x -> a in the first stage; a is pushed into a ring of four rows, and read with the older ones, in the second."""
-    push, read = call("push", "a", "n"), replace(call("read", "s", "b"), rings=(Turned(turn="turn", shift=0),))
+    push, read = call("push", "a", "n"), replace(call("read", "s", "b"), rings=(WriteIndex(tensor="turn", shift=0),))
     sizes = {"x": 4, "a": 4, "n": 4, "s": 16, "b": 16, "y": 16}
     made = kept(
         program(sizes, call("s0", "x", "a"), push, read, call("last", "b", "y")), "ring", "s", {"n": (12, 4)}, pushed=1
     )
-    ring = Ring(rows=4, stored=4, shift=0, turn="turn")
+    ring = Ring(rows=4, stored=4, shift=0, write_index="turn")
     turn = Tensor(name="turn", source="turn", shape=(1,), dtype="uint16", memory=STATE_MEMORY, role="state")
     return replace(
         made, tensors=made.tensors | {"s": replace(made.tensors["s"], shape=(4, 4), ring=ring), "turn": turn}
@@ -73,10 +73,10 @@ def test_a_state_has_one_place(second: list[str]) -> None:
 
 def test_a_ring_is_turned_by_its_stage() -> None:
     parallel, plan = staged(turning(), ["push", "read", "last"])
-    assert parallel.turns == {"turn": 2}  # behind `read`
+    assert parallel.advances == {"turn": 2}  # behind `read`
     validate_successive(parallel, plan)
     parallel, plan = staged(turning(), ["last"])
-    assert parallel.turns == {"turn": 2} and "b" in parallel.copies
+    assert parallel.advances == {"turn": 2} and "b" in parallel.copies
     validate_successive(parallel, plan)
 
 
@@ -91,7 +91,7 @@ def test_a_ring_is_turned_by_its_stage() -> None:
 def test_a_ring_that_is_turned_at_another_time(turns: dict[str, int], said: str) -> None:
     """Never, before it was read, or in another stage."""
     parallel, plan = staged(turning(), ["push", "read", "last"])
-    assert said in rejected(replace(parallel, turns=turns), plan)
+    assert said in rejected(replace(parallel, advances=turns), plan)
 
 
 def test_a_state_of_two_stages() -> None:

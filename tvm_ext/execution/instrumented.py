@@ -62,7 +62,9 @@ class InstrumentedModel:
             [
                 (name, place.memory, place.offset, place.num_bytes)
                 for name in writes(step)
-                if (place := placements.get(name)) and not program.tensors[name].ring and not program.turns(name)
+                if (place := placements.get(name))
+                and not program.tensors[name].ring
+                and not program.has_moving_offset(name)
             ]
             for step in program.steps
         ]

@@ -448,7 +448,9 @@ def _tensor(compiled: Compiled, program: Program, name: str) -> dict[str, Any]:
         "zero_point": tensor.quantization.zero_point if tensor.quantization else None,
         "layout": list(tensor.layout),
         "strip": asdict(tensor.strip) if tensor.strip else None,
-        "whole": tensor.ring is None and not program.turns(name) and not (tensor.part and tensor.part.pitch),
+        "whole": tensor.ring is None
+        and not program.has_moving_offset(name)
+        and not (tensor.part and tensor.part.pitch),
         "memory": place.memory if place else None,
         "offset": place.offset if place else None,
         "begin": place.begin if place else None,
