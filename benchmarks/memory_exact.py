@@ -90,10 +90,14 @@ class _Program:
         maker = problem.makers.get(value)
         away = sum(born.values())
         if maker is not None:
-            home, near = (round(problem.write_cycles(maker, memory, value)) for memory in (problem.home, self.near))
+            home, near = (
+                round(problem.write_cycles(maker, memory, value)) for memory in (problem.default_memory, self.near)
+            )
             self.cycles[maker] += [home, (near - home) * away]
         for use in uses:
-            home, near = (round(problem.read_cycles(use, memory, value)) for memory in (problem.home, self.near))
+            home, near = (
+                round(problem.read_cycles(use, memory, value)) for memory in (problem.default_memory, self.near)
+            )
             covered = sum(b for last, b in born.items() if use <= last)
             covered += sum(s for (_, first, last), s in stays.items() if first <= use <= last)
             self.model.add(covered <= 1)
@@ -102,7 +106,7 @@ class _Program:
             place = Place(born=self.near, born_last=last)
             if any(use > last for use in uses):
                 (spill,) = problem.moves_of(value, place)
-                self._transfer(spill.start, spill.due, self.near, problem.home, size, chosen)
+                self._transfer(spill.start, spill.due, self.near, problem.default_memory, size, chosen)
                 too_early = [s for (start, _, _), s in stays.items() if start < problem.home_again(value)]
                 self.model.add(sum(too_early) == 0).only_enforce_if(chosen)
                 home_reads = [use for use in uses if last < use < problem.boundary_from(problem.makers[value] + 2)]
@@ -112,7 +116,7 @@ class _Program:
                 if memory == self.near:
                     self._occupy(begin, end, size, chosen)
         for (start, first, last), chosen in stays.items():
-            self._transfer(start, problem.boundary_to(first), problem.home, self.near, size, chosen)
+            self._transfer(start, problem.boundary_to(first), problem.default_memory, self.near, size, chosen)
             self._occupy(start, last + 1, size, chosen)
         for (one, a), (other, b) in combinations(stays.items(), 2):
             if one[0] <= other[2] and other[0] <= one[2]:
@@ -125,7 +129,7 @@ class _Program:
         stored = round(problem.weights_cycles(index, problem.stored))
         self.cycles[index].append(stored)
         chosen_any: list[cp_model.IntVar] = []
-        for memory in (problem.home, self.near) if step.movable else ():
+        for memory in (problem.default_memory, self.near) if step.movable else ():
             near = round(problem.weights_cycles(index, memory))
             for start in range(problem.boundary_to(index) + 1):
                 if problem.steps[start].together:
@@ -142,7 +146,7 @@ class _Program:
         problem, step = self.problem, self.problem.steps[index]
         if not step.scratch_access_bytes:
             return
-        home, near = (round(problem.scratch_cycles(index, memory)) for memory in (problem.home, self.near))
+        home, near = (round(problem.scratch_cycles(index, memory)) for memory in (problem.default_memory, self.near))
         chosen = self._bool()
         self.cycles[index] += [home] + ([(near - home) * chosen] if step.movable else [])
         if step.movable:

@@ -89,7 +89,7 @@ def distance(problem: AssignmentProblem, item: Item, choice: Choice, found: Choi
     """Distance of a choice from the one that a plan makes; below `OTHER_MEMORY` both do the same."""
     if isinstance(choice, Place) and isinstance(found, Place):
         memories = sum(
-            choice.memory_at(use, problem.home) != found.memory_at(use, problem.home)
+            choice.memory_at(use, problem.default_memory) != found.memory_at(use, problem.default_memory)
             for use in problem.uses[item.index]
         ) + (choice.born != found.born)
         apart = sum(abs(one.start - other.start) for one, other in zip(choice.stays, found.stays, strict=False))
@@ -111,7 +111,7 @@ def labels(problem: AssignmentProblem, choices: Sequence[Candidate], found: Assi
         if item.kind == "value":
             plan = found.places[item.index]
         elif item.kind == "scratch":
-            plan = found.scratch.get(item.index, problem.home)
+            plan = found.scratch.get(item.index, problem.default_memory)
         apart = {row: distance(problem, item, choices[row][1], plan) for row in rows}
         nearest = min(rows, key=apart.__getitem__)
         made[nearest] = apart[nearest] < min(OTHER_MEMORY, distance(problem, item, home[item], plan))

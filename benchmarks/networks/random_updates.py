@@ -140,7 +140,8 @@ def random_update(seed: int, num_steps: int) -> RandomUpdate:
     near = tuple(memory.name for memory in platform.memories if memory.name in NEAREST)
     problem = AssignmentProblem(
         steps=tuple(steps), sizes=tuple(image.size for image in images),
-        outputs=frozenset(set(range(1, len(images))) - read), home="sram", near=near, limits={}, stored="flash",
+        outputs=frozenset(set(range(1, len(images))) - read), default_memory="sram",
+        near=near, limits={}, stored="flash",
         time=TimeModel(platform=platform),
     )  # fmt: skip
     rows = RowFacts(

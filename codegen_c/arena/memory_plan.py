@@ -34,8 +34,8 @@ class Placement:
 class Arena:
     """The planned bytes of one memory, with the peak of live bytes and the step of the peak.
 
-    proved: True if no offsets need fewer bytes, for these lifetimes and overlaps. home: the platform's memory that
-    contains the arena; empty if it is `memory` itself. alignment_bytes: the arena and everything in it begin at
+    proved: True if no offsets need fewer bytes, for these lifetimes and overlaps. container: the platform's memory
+    that contains the arena; empty if it is `memory` itself. alignment_bytes: the arena and everything in it begin at
     multiples of this. planner: planner of another distribution that gave the offsets; empty for the built-in planner.
     """
 
@@ -44,14 +44,14 @@ class Arena:
     lower_bound_bytes: int
     peak_step: int
     proved: bool = False
-    home: str = ""
+    container: str = ""
     alignment_bytes: int = ALIGNMENT_BYTES
     planner: str = ""
 
     @property
     def inside(self) -> str:
         """Memory of the platform that contains the arena."""
-        return self.home or self.memory
+        return self.container or self.memory
 
 
 @dataclass(frozen=True, kw_only=True)

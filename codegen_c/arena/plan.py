@@ -164,7 +164,7 @@ def _placed(
                 lower_bound_bytes=max(live),
                 proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
-                home=home if (home := program.home(memory)) != memory else "",
+                container=container if (container := program.platform_memory(memory)) != memory else "",
                 planner=planner,
             )
         )
@@ -269,7 +269,7 @@ def check_capacity(
         beside = f" beside {needed - arena.num_bytes} B of others" if needed > arena.num_bytes else ""
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are live at step {arena.peak_step} ({listed}) and the "
-            f"{arena.memory if arena.home else 'arena'} "
+            f"{arena.memory if arena.container else 'arena'} "
             f"needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
             f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {needed - limit} B less. "
             "Try a larger memory, a smaller input, or an int8 model."

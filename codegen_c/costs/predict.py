@@ -98,7 +98,10 @@ def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
     if isinstance(step, KernelCall) and step.implementation.driver:
         return _driven_cycles(step, step.implementation.driver, time)
     if isinstance(step, Transfer):
-        source, target = program.home(program.memory_of_source(step)), program.home(program.tensors[step.target].memory)
+        source, target = (
+            program.platform_memory(program.memory_of_source(step)),
+            program.platform_memory(program.tensors[step.target].memory),
+        )
         return time.transfer_cycles(source, target, program.tensors[step.target].num_bytes)
     return finish_cycles(event for call in calls(step) for event in _events(program, call, time, ""))
 
@@ -108,8 +111,8 @@ def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for transfer in program.moves():
         pair = (
-            program.home(program.memory_of_source(transfer)),
-            program.home(program.tensors[transfer.target].memory),
+            program.platform_memory(program.memory_of_source(transfer)),
+            program.platform_memory(program.tensors[transfer.target].memory),
         )
         found[pair] = found.get(pair, 0) + program.tensors[transfer.target].num_bytes
     return found
@@ -131,7 +134,10 @@ def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterato
         if not only:
             yield Event(kind="wait", number=max(transfer.number or 0 for transfer in call.transfers))
     elif not only or call not in program.moves():
-        source, target = program.home(program.memory_of_source(call)), program.home(program.tensors[call.target].memory)
+        source, target = (
+            program.platform_memory(program.memory_of_source(call)),
+            program.platform_memory(program.tensors[call.target].memory),
+        )
         own, cycle = _time_on(call.processor, time)
         cycles = own.transfer_cycles(only or source, only or target, program.tensors[call.target].num_bytes) * cycle
         kind = "run" if call.number is None else "start"
@@ -160,17 +166,17 @@ def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> flo
 def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: str) -> float:
     """Return the cycles of a kernel: its instructions, and the memory traffic of its operands."""
     implementation, kernel = call.implementation, time.kernel(call.implementation.kernel)
-    default = only or program.home(next(iter(program.tensors.values())).memory)
+    default = only or program.platform_memory(next(iter(program.tensors.values())).memory)
     touched = sum(program.tensors[n].num_elements for n in (*call.inputs, *call.outputs))
     total = time.compute_cycles(implementation.kernel, implementation.instructions or touched)
     for position, name in enumerate(call.inputs):
         tensor = program.tensors[name]
         read = input_read(implementation, position, tensor.num_elements * tensor.element_bytes)
-        total += time.read_cycles(only or program.home(tensor.memory), read, kernel.input)
+        total += time.read_cycles(only or program.platform_memory(tensor.memory), read, kernel.input)
     for name in call.outputs:
         tensor = program.tensors[name]
         written = tensor.num_elements * tensor.element_bytes
-        total += time.write_cycles(only or program.home(tensor.memory), written, kernel.output)
+        total += time.write_cycles(only or program.platform_memory(tensor.memory), written, kernel.output)
     if call.constants:
         prefetched = dict(call.prefetched)
         first = call.constants[0]

@@ -50,10 +50,11 @@ class Program:
             for step in self.steps
             for inner in calls(step)
             if isinstance(inner, Transfer)
-            and self.home(self.memory_of_source(inner)) != self.home(self.tensors[inner.target].memory)
+            and self.platform_memory(self.memory_of_source(inner))
+            != self.platform_memory(self.tensors[inner.target].memory)
         ]
 
-    def home(self, memory: str) -> str:
+    def platform_memory(self, memory: str) -> str:
         """Return the platform's memory that contains a memory of the program."""
         return self.state_home if memory in (STATE_MEMORY, LINKED_MEMORY) else memory
 

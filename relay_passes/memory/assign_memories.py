@@ -146,8 +146,8 @@ class _Rewriting:
         """Return the copy that a step reads in place of a variable, or a view of it where the variable is a view."""
         (value,) = self.operators.values[leaf]
         place = self.found.places[value]
-        memory = place.memory_at(index, self.problem.home)
-        if index <= place.born_last or (memory == place.born == self.problem.home):
+        memory = place.memory_at(index, self.problem.default_memory)
+        if index <= place.born_last or (memory == place.born == self.problem.default_memory):
             return leaf
         return self._viewed(leaf, self.bases[value], self.copies[value, memory])
 
@@ -165,7 +165,7 @@ class _Rewriting:
 
     def _place(self, index: int, callee: tvm.ir.GlobalVar) -> None:
         """Record in a composite the memories of its result, weights and scratch that differ from the default memory."""
-        found, home = self.found, self.problem.home
+        found, home = self.found, self.problem.default_memory
         (born,) = {found.places[self.hosts.get(value, value)].born for value in self.operators.nodes[index].writes}
         weights, scratch = found.weights.get(index), found.scratch.get(self.problem.boundary_to(index), home)
         placement = OperatorMemories(

@@ -74,7 +74,7 @@ def whole_problem(
             )
         )  # fmt: skip
     return AssignmentProblem(
-        steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=time.platform.activations,
+        steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, default_memory=time.platform.activations,
         near=near_memories(time, limits), limits=limits, stored=time.platform.weights, time=time,
     )  # fmt: skip
 

@@ -22,24 +22,24 @@ SEEDS = st.integers(0, 10_000)
 
 def checked(problem: AssignmentProblem, found: Assignment) -> None:
     """Limits at every step, and every read and write from a copy that is there, by a count of its own."""
-    used = {memory: np.zeros(len(problem.steps), int) for memory in (problem.home, *problem.near)}
+    used = {memory: np.zeros(len(problem.steps), int) for memory in (problem.default_memory, *problem.near)}
     for value, place in enumerate(found.places):
         there: dict[str, list[tuple[int, int]]] = {}
         for memory, begin, end in problem.occupied(value, place):
             used[memory][begin:end] += -(-problem.sizes[value] // 16) * 16
             there.setdefault(memory, []).append((begin, end))
         for use in problem.uses[value]:
-            memory = place.memory_at(use, problem.home)
+            memory = place.memory_at(use, problem.default_memory)
             assert any(begin <= use < end for begin, end in there[memory]), (value, use, place)
         for move in problem.moves_of(value, place):
             assert move.start <= move.due
             assert not any(problem.steps[at].together for at in (move.start, move.due) if at < len(problem.steps))
             assert any(begin <= move.start and move.due <= end for begin, end in there[move.source])
             assert any(begin == move.start for begin, _ in there[move.target])
-        ready = problem.home_again(value) if place.born != problem.home else problem.makers.get(value, -1) + 1
+        ready = problem.home_again(value) if place.born != problem.default_memory else problem.makers.get(value, -1) + 1
         assert all(stay.start >= ready and stay.start <= stay.first <= stay.last for stay in place.stays)
         if value in problem.outputs or value not in problem.makers:
-            assert place.born == problem.home
+            assert place.born == problem.default_memory
     for index, copy in found.weights.items():
         assert copy.start <= index and problem.steps[index].movable
         used[copy.memory][copy.start : index + 1] += -(-problem.steps[index].weights_bytes // 16) * 16
@@ -140,7 +140,7 @@ def chain(*sizes: int, limit: int, skip: bool = False) -> AssignmentProblem:
     if skip:
         steps[-1] = replace(steps[-1], reads={len(sizes) - 2: sizes[-2], 1: 20 * sizes[1]})
     return AssignmentProblem(
-        steps=tuple(steps), sizes=sizes, outputs=frozenset({len(sizes) - 1}), home="sram", near=("dtcm",),
+        steps=tuple(steps), sizes=sizes, outputs=frozenset({len(sizes) - 1}), default_memory="sram", near=("dtcm",),
         limits={"sram": 1 << 30, "dtcm": limit}, stored="flash", time=TimeModel(platform=always_on()),
     )  # fmt: skip
 

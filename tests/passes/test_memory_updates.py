@@ -43,7 +43,7 @@ def test_a_cut_takes_the_bytes_that_the_search_for_rows_counts(seed: int) -> Non
     assert any(part.rows_per_call for cut in cuts for part in cut.segments)
     for cut in cuts:
         problem, _ = cut_problem(of.problem, segments, cut.segments)
-        used = max(problem.usage(problem.at_home())[problem.home])
+        used = max(problem.usage(problem.at_home())[problem.default_memory])
         assert 0 <= used - cut.peak_bytes <= ALIGNMENT_BYTES * 8  # of what runs whole, bytes there are not rounded
 
 

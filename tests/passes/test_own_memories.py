@@ -70,7 +70,7 @@ def test_a_core_at_half_the_clock_takes_twice_the_cycles() -> None:
         for number, name in enumerate(("", "cpu1"))
     )
     problem = AssignmentProblem(
-        steps=steps, sizes=(640, 640, 640), outputs=frozenset({2}), home="sram", near=("dtcm",),
+        steps=steps, sizes=(640, 640, 640), outputs=frozenset({2}), default_memory="sram", near=("dtcm",),
         limits={"sram": 1 << 20, "dtcm": 1 << 20}, stored="flash", time=TimeModel(platform=both),
     )  # fmt: skip
     assert problem.read_cycles(1, "sram", 1) == 2 * problem.read_cycles(0, "sram", 0) > 0

@@ -41,7 +41,7 @@ def test_no_core_is_sent_where_it_does_not_reach(seed: int, steps: int, dma: boo
     problem = on_two_cores(random_problem(seed, steps), seed, dma=dma)
     found = assign(problem, by_chance(seed), most_trials=0)
     for index, step in enumerate(problem.steps):
-        memories = [found.places[value].memory_at(index, problem.home) for value in step.reads]
+        memories = [found.places[value].memory_at(index, problem.default_memory) for value in step.reads]
         memories += [found.places[value].born for value in step.writes]
         assert all(problem.reaches(index, memory) for memory in memories)
 

@@ -49,7 +49,8 @@ def random_problem(seed: int, num_steps: int, *, near_bytes: int = 24_000, dma: 
         )
     read = {value for step in steps for value in step.reads}
     return AssignmentProblem(
-        steps=tuple(steps), sizes=tuple(sizes), outputs=frozenset(set(range(1, len(sizes))) - read), home="sram",
+        steps=tuple(steps), sizes=tuple(sizes), outputs=frozenset(set(range(1, len(sizes))) - read),
+        default_memory="sram",
         near=("dtcm",), limits={"sram": 1 << 30, "dtcm": near_bytes}, stored="flash",
         time=TimeModel(platform=always_on(dma=dma)),
     )  # fmt: skip

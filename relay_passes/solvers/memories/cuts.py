@@ -91,7 +91,7 @@ class SegmentTimes:
         waits in fast memory, and whether a DMA copies values, and weights, to the first fast memory.
         """
         problem = self.problem
-        ways = ((source, problem.near[0]) for source in (problem.home, problem.stored))
+        ways = ((source, problem.near[0]) for source in (problem.default_memory, problem.stored))
         rooms = sum(problem.limits[memory] for memory in problem.near) / max(self.room, 1)
         return rooms, self.home[-1] / max(self.near[-1], 1.0), *(float(problem.time.has_dma(*way)) for way in ways)
 
@@ -120,9 +120,9 @@ def _waits(problem: AssignmentProblem, index: int, near: str) -> float:
 
     Where that is the default memory, weights are read from where they are stored.
     """
-    step, memory = problem.steps[index], near or problem.home
+    step, memory = problem.steps[index], near or problem.default_memory
     if not problem.reaches(index, memory):
-        memory = problem.home
+        memory = problem.default_memory
     waits = sum(problem.read_cycles(index, memory, value) for value in step.reads)
     waits += sum(problem.write_cycles(index, memory, value) for value in step.writes)
     if step.scratch_access_bytes:

@@ -59,7 +59,7 @@ class Step:
 class AssignmentProblem:
     """The steps in their order, and the bytes of values.
 
-    home: the default memory.
+    default_memory: the memory of values without a place in a near memory.
     near: the fast memories.
     limits: of all these memories, in bytes.
     stored: the memory of the weights.
@@ -68,7 +68,7 @@ class AssignmentProblem:
     steps: tuple[Step, ...]
     sizes: tuple[int, ...]
     outputs: frozenset[int]
-    home: str
+    default_memory: str
     near: tuple[str, ...]
     limits: Mapping[str, int]
     stored: str
@@ -136,7 +136,7 @@ class AssignmentProblem:
 
     def can_move(self, index: int, memory: str) -> bool:
         """Return True where a step's operand can be copied from the default memory to a memory and back."""
-        pairs = (self.home, memory), (memory, self.home)
+        pairs = (self.default_memory, memory), (memory, self.default_memory)
         return self._times[self.copier(index)][0].reaches(memory) or all(self.time.has_dma(*pair) for pair in pairs)
 
     def transfer_cycles(self, move: ValueTransfer) -> float:
@@ -175,7 +175,9 @@ class AssignmentProblem:
     def at_home(self) -> Assignment:
         """Return the assignment with everything in the default memory, and weights where they are stored."""
         last = len(self.steps)
-        return Assignment(places=(Place(born=self.home, born_last=last),) * len(self.sizes), weights={}, scratch={})
+        return Assignment(
+            places=(Place(born=self.default_memory, born_last=last),) * len(self.sizes), weights={}, scratch={}
+        )
 
     def home_again(self, value: int) -> int:
         """Return the first step ahead of which a value that was written to fast memory can have been spilled."""
@@ -183,18 +185,18 @@ class AssignmentProblem:
 
     def moves_of(self, value: int, place: Place) -> Iterator[ValueTransfer]:
         """Yield the spill, where the value is read from the default memory, and then the prefetches."""
-        away = place.born != self.home
+        away = place.born != self.default_memory
         if away and any(use > place.born_last for use in self.uses[value]):
             start = self.boundary_from(self.makers[value] + 1)
             due = self.boundary_from(start + 1)
             yield ValueTransfer(
-                value=value, source=place.born, target=self.home, start=start, due=due, spills=True,
+                value=value, source=place.born, target=self.default_memory, start=start, due=due, spills=True,
                 processor=self.copier(self.makers[value]),
             )  # fmt: skip
         for stay in place.stays:
             due = self.boundary_to(stay.first)
             yield ValueTransfer(
-                value=value, source=self.home, target=stay.memory, start=stay.start, due=due,
+                value=value, source=self.default_memory, target=stay.memory, start=stay.start, due=due,
                 processor=self.copier(stay.first),
             )  # fmt: skip
 
@@ -203,15 +205,19 @@ class AssignmentProblem:
         maker = self.makers.get(value, 0)
         begin, made = self.span(maker, maker)
         moves = list(self.moves_of(value, place))
-        wanted = [self.boundary_from(u + 1) for u in self.uses[value] if place.memory_at(u, self.home) == self.home]
-        if place.born == self.home:
+        wanted = [
+            self.boundary_from(u + 1)
+            for u in self.uses[value]
+            if place.memory_at(u, self.default_memory) == self.default_memory
+        ]
+        if place.born == self.default_memory:
             last = max([*wanted, *(move.due for move in moves), made])
-            yield self.home, begin, max(last, len(self.steps) if value in self.outputs else 0)
+            yield self.default_memory, begin, max(last, len(self.steps) if value in self.outputs else 0)
         else:
             spill = moves[0] if moves and moves[0].spills else None
             yield place.born, begin, max(self.boundary_from(place.born_last + 1), made, spill.due if spill else 0)
             if spill:
-                yield self.home, spill.start, max([spill.due, *wanted, *(move.due for move in moves)])
+                yield self.default_memory, spill.start, max([spill.due, *wanted, *(move.due for move in moves)])
         for stay in place.stays:
             yield stay.memory, stay.start, self.boundary_from(stay.last + 1)
 
@@ -221,14 +227,14 @@ class AssignmentProblem:
 
     def usage(self, chosen: Assignment) -> dict[str, list[int]]:
         """Return the bytes in every memory at every step."""
-        used = {memory: [0] * len(self.steps) for memory in (self.home, *self.near)}
+        used = {memory: [0] * len(self.steps) for memory in (self.default_memory, *self.near)}
         for value, place in enumerate(chosen.places):
             for memory, begin, end in self.occupied(value, place):
                 for step in range(begin, min(end, len(self.steps))):
                     used[memory][step] += aligned(self.sizes[value])
         for index, step in enumerate(self.steps):
             for at in range(*self.span(index, index)) if step.scratch_bytes else ():
-                used[chosen.scratch.get(index, self.home)][at] += aligned(step.scratch_bytes)
+                used[chosen.scratch.get(index, self.default_memory)][at] += aligned(step.scratch_bytes)
             for memory in used:
                 for at in range(*self.span(index, index)):
                     used[memory][at] -= self._shared(chosen, index, memory)
@@ -247,7 +253,7 @@ class AssignmentProblem:
     def dies(self, value: int, place: Place, index: int, memory: str) -> bool:
         """Return True if a step is the last to read a value's copy in a memory, and no transfer still reads it."""
         return (
-            place.memory_at(index, self.home) == memory
+            place.memory_at(index, self.default_memory) == memory
             and all(end <= self.boundary_from(index + 1) for at, _, end in self.occupied(value, place) if at == memory)
             and all(move.due <= index for move in self.moves_of(value, place) if move.source == memory)
         )
@@ -258,21 +264,21 @@ class AssignmentProblem:
             memory: sum(max(0, bytes_ - self.limits[memory]) for bytes_ in used)
             for memory, used in self.usage(chosen).items()
         }
-        return sum(over[memory] for memory in self.near), over[self.home]
+        return sum(over[memory] for memory in self.near), over[self.default_memory]
 
     def step_cycles(self, chosen: Assignment, index: int) -> float:
         """Return the cycles of a step, with its operands in the memories of an assignment."""
         step = self.steps[index]
         total = step.cycles
         for value in step.reads:
-            total += self.read_cycles(index, chosen.places[value].memory_at(index, self.home), value)
+            total += self.read_cycles(index, chosen.places[value].memory_at(index, self.default_memory), value)
         for value in step.writes:
             total += self.write_cycles(index, chosen.places[value].born, value)
         if step.weights_read_bytes:
             copy = chosen.weights.get(index)
             total += self.weights_cycles(index, copy.memory if copy else self.stored)
         if step.scratch_access_bytes:
-            total += self.scratch_cycles(index, chosen.scratch.get(index, self.home))
+            total += self.scratch_cycles(index, chosen.scratch.get(index, self.default_memory))
         return total
 
     def predicted_cycles(self, chosen: Assignment) -> float:

@@ -38,8 +38,8 @@ class Menus:
         if item.kind == "value" and not self.problem.sizes[item.index]:
             return  # the application holds a streamed input or output
         step = self.problem.steps[item.index] if item.kind != "value" else None
-        for memory in (self.problem.home, *self.problem.near):
-            if step is None and memory != self.problem.home:
+        for memory in (self.problem.default_memory, *self.problem.near):
+            if step is None and memory != self.problem.default_memory:
                 yield from self._places(item.index, memory)
             elif step and not self.problem.reaches(item.index, memory):
                 continue
@@ -58,7 +58,7 @@ class Menus:
     def _places(self, value: int, memory: str) -> Iterator[Place]:
         problem, uses = self.problem, self.problem.uses[value][:MOST_USES]
         maker = problem.makers.get(value)
-        home = Place(born=problem.home, born_last=-1)
+        home = Place(born=problem.default_memory, born_last=-1)
         for stays in self._stays(value, memory, uses, 0 if maker is None else problem.boundary_from(maker + 1)):
             yield replace(home, stays=stays)
         if maker is None or value in problem.outputs or not problem.steps[maker].movable:
@@ -84,7 +84,12 @@ class Menus:
         if not near:
             return
         one = ValueTransfer(
-            value=value, source=self.problem.home, target=memory, start=0, due=0, processor=self.problem.copier(near[0])
+            value=value,
+            source=self.problem.default_memory,
+            target=memory,
+            start=0,
+            due=0,
+            processor=self.problem.copier(near[0]),
         )
         cycles = self.problem.transfer_cycles(one)
         for first, begin in enumerate(uses):
@@ -198,7 +203,7 @@ def facts_of(state: State, choices: tuple[Candidate, ...]) -> np.ndarray:
                 gain.moving / mean, gain.moving / max(gain.saved, 1.0), gain.hidden,
                 *_shape(problem, item, choices[row][1]), room.left(gain) / limit, room.asked(gain) / limit,
                 room.over_home(gain), limit / largest, len(problem.near),
-                [problem.home, *problem.near].index(gain.memory), len(rows),
+                [problem.default_memory, *problem.near].index(gain.memory), len(rows),
             )  # fmt: skip
         room.put_in(top)
     return np.array(found, np.float32).reshape(len(choices), NUM_FACTS)
@@ -212,7 +217,7 @@ class _Room:
     """
 
     def __init__(self, state: State) -> None:
-        home = state.problem.home
+        home = state.problem.default_memory
         self.limits = state.problem.limits
         self.filled = {memory: used.copy() for memory, used in state.used.items()}
         self.denser = {memory: used.copy() for memory, used in state.used.items()}
@@ -254,12 +259,14 @@ class _Room:
 
 def _moved(state: State, item: Item, choice: Choice) -> bool:
     """Return True where a choice takes bytes of a fast memory, or where weights lie in the default memory."""
-    return item.kind == "weights" or any(memory != state.problem.home for memory, *_ in state.share(item, choice).bytes)
+    return item.kind == "weights" or any(
+        memory != state.problem.default_memory for memory, *_ in state.share(item, choice).bytes
+    )
 
 
 def _gain(state: State, item: Item, choice: Choice, elapsed: Sequence[float]) -> _Gain:
     share, home = state.share(item, choice), state.share(item, state.choices[item])
-    at_home = state.problem.home
+    at_home = state.problem.default_memory
     memory = next((span[0] for span in share.bytes if span[0] != at_home), at_home)
     spans = sorted([(b, e, bytes_) for one, b, e, bytes_ in share.bytes if one == memory])
     moving = sum([transfer[2] for transfer in share.transfers])
@@ -289,8 +296,8 @@ def _shape(problem: AssignmentProblem, item: Item, choice: Choice) -> tuple[floa
     if not isinstance(choice, Place):
         return 1.0, 1.0, 0.0, 0.0
     uses = problem.uses[item.index]
-    near = sum(choice.memory_at(use, problem.home) != problem.home for use in uses)
-    return len(uses), near / max(1, len(uses)), float(choice.born != problem.home), len(choice.stays)
+    near = sum(choice.memory_at(use, problem.default_memory) != problem.default_memory for use in uses)
+    return len(uses), near / max(1, len(uses)), float(choice.born != problem.default_memory), len(choice.stays)
 
 
 Rate = Callable[[np.ndarray], np.ndarray]

@@ -40,7 +40,7 @@ def promising(problem: AssignmentProblem) -> list[Rerun]:
             continue
         again = step.cycles + sum(problem.read_cycles(maker, near, read) for read in step.reads)
         for since, reader in zip((maker, *problem.uses[value]), problem.uses[value], strict=False):
-            kept = problem.read_cycles(reader, problem.home, value) - problem.read_cycles(reader, near, value)
+            kept = problem.read_cycles(reader, problem.default_memory, value) - problem.read_cycles(reader, near, value)
             if reader - since >= SHORTEST and kept > again:
                 found.append(Rerun(maker, reader, since, kept, again))
     return sorted(found, key=lambda repeat: (repeat.again / repeat.kept, repeat.reader, repeat.maker))
@@ -69,7 +69,7 @@ def facts_of(problem: AssignmentProblem, repeats: Collection[Rerun]) -> np.ndarr
             (
                 log2(kept / max(again, 1.0)), kept / mean, log2(problem.sizes[value] / room + 1e-6),
                 log2(largest / room + 1e-6), log2(held / max(problem.sizes[value], 1) + 1e-6), reader - since,
-                between / max(kept, 1.0), float(problem.time.has_dma(problem.home, near)),
+                between / max(kept, 1.0), float(problem.time.has_dma(problem.default_memory, near)),
             )
         )  # fmt: skip
     return np.array(rows, np.float32).reshape(len(rows), NUM_FACTS)

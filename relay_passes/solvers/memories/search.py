@@ -81,7 +81,7 @@ class _Search:
         The rule evicts the value that is not needed for longest.
         """
         for item in self.items:
-            near = [c for c in self.menus[item] if isinstance(c, Place) and c.born != self.problem.home]
+            near = [c for c in self.menus[item] if isinstance(c, Place) and c.born != self.problem.default_memory]
             if near:
                 before = self.state.choices[item]
                 self.state.set(item, max(near, key=lambda c: c.born_last))

@@ -62,7 +62,9 @@ class State:
     def __init__(self, problem: AssignmentProblem) -> None:
         self.problem = problem
         self.choices: dict[Item, Choice] = {}
-        self.used = {memory: np.zeros(len(problem.steps), np.int64) for memory in (problem.home, *problem.near)}
+        self.used = {
+            memory: np.zeros(len(problem.steps), np.int64) for memory in (problem.default_memory, *problem.near)
+        }
         self.cycles = [in_ticks(step.cycles) for step in problem.steps]
         self._current: dict[Item, Share] = {}
         self._starting: dict[int, list[Transfer]] = {}
@@ -79,7 +81,7 @@ class State:
             if step.weights_bytes:
                 self._put(Item("weights", index), None)
             if step.scratch_bytes:
-                self._put(Item("scratch", index), problem.home)
+                self._put(Item("scratch", index), problem.default_memory)
         self._timeline = Timeline(self.cycles, self._starting)
 
     def set(self, item: Item, choice: Choice) -> None:
@@ -115,7 +117,7 @@ class State:
             if item.kind == "weights":
                 self.set(item, assignment.weights.get(item.index))
             elif item.kind == "scratch":
-                self.set(item, assignment.scratch.get(item.index, self.problem.home))
+                self.set(item, assignment.scratch.get(item.index, self.problem.default_memory))
         self.settle()
 
     def begins(self) -> Sequence[float]:
@@ -124,7 +126,7 @@ class State:
 
     def overflow(self) -> tuple[int, int]:
         """Return the overflow as `Problem.overflow` defines it."""
-        return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
+        return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.default_memory)
 
     def _overflow(self, memory: str) -> int:
         excess = self._excess(memory)
@@ -197,7 +199,9 @@ class State:
         problem, time, index = self.problem, self.problem.time, item.index
         if isinstance(choice, Place):
             uses, maker = problem.uses[index], problem.makers.get(index)
-            cycles = [(use, problem.read_cycles(use, choice.memory_at(use, problem.home), index)) for use in uses]
+            cycles = [
+                (use, problem.read_cycles(use, choice.memory_at(use, problem.default_memory), index)) for use in uses
+            ]
             if maker is not None:
                 cycles.append((maker, problem.write_cycles(maker, choice.born, index)))
             size = problem.sizes[index]
