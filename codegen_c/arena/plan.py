@@ -75,7 +75,7 @@ def plan_memory(
     # Try again with intermediates in the free bytes of states, which needs a smaller arena but maybe larger states.
     if uses:  # another processor may use a state at a step in which this processor does not
         return planned
-    sharing = with_guests(program, alive, {*pins, *kept})
+    sharing = with_intermediates_in_states(program, alive, {*pins, *kept})
     if sharing is program:
         return planned
     shared = _planned(sharing, alive, activations, pins, kept, alignments)
@@ -413,7 +413,9 @@ class _FreeSpace:
             self.taken[index] += num_bytes
 
 
-def with_guests(program: Program, alive: Mapping[str, tuple[int, int]], stay: Collection[str]) -> Program:
+def with_intermediates_in_states(
+    program: Program, alive: Mapping[str, tuple[int, int]], stay: Collection[str]
+) -> Program:
     """Return the program with as many intermediates as possible in free bytes of its states, the largest first.
 
     alive: steps in which tensors with an offset are live. stay: tensors that must not move.

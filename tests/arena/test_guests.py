@@ -9,7 +9,7 @@ import pytest
 from codegen_c.arena import plan
 from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.plan import plan_memory, with_guests
+from codegen_c.arena.plan import plan_memory, with_intermediates_in_states
 from codegen_c.arena.validate import validate
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Transfer
@@ -54,12 +54,12 @@ def test_what_is_larger_than_the_room_stays() -> None:
 
 def test_pinned_tensors_stay() -> None:
     made = moving_up()
-    assert with_guests(made, lifetimes(made), {"c"}).tensors["c"].memory == "ram"
+    assert with_intermediates_in_states(made, lifetimes(made), {"c"}).tensors["c"].memory == "ram"
 
 
 def test_a_state_in_another_memory_has_no_guests() -> None:
     made = replace(moving_up(), state_home="retained")
-    assert with_guests(made, lifetimes(made), ()).tensors["c"].memory == "ram"
+    assert with_intermediates_in_states(made, lifetimes(made), ()).tensors["c"].memory == "ram"
 
 
 @pytest.mark.parametrize(("name", "what"), [("c", "over what is kept"), ("a", "over the new rows")])
@@ -85,6 +85,6 @@ def test_guests_do_not_make_the_state_larger(monkeypatch: pytest.MonkeyPatch) ->
         guests = {name: replace(program.tensors[name], memory=STATE_MEMORY) for name in "cde"}
         return replace(program, tensors={**program.tensors, **guests})
 
-    monkeypatch.setattr(plan, "with_guests", everywhere)
+    monkeypatch.setattr(plan, "with_intermediates_in_states", everywhere)
     found, placed = planned(made)
     assert placed.state_bytes == 16 and {found.tensors[name].memory for name in "cde"} == {"ram"}
