@@ -112,7 +112,7 @@ def _steps_against_reference(
     errors = []
     for step in program.steps:
         for name, wanted in reference.run_step(program, step, values).items():
-            if name in program.kept or program.turns(name):
+            if name in program.kept or program.has_moving_offset(name):
                 values[name] = wanted
             if name not in values or values[name] is wanted:  # a ring buffer still has its last rows only
                 continue
