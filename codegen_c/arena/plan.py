@@ -59,6 +59,10 @@ def plan_memory(
 ) -> tuple[Program, MemoryPlan]:
     """Return the program and a plan with an offset for every tensor and the scratch of every kernel.
 
+    Each memory is a packing of rectangles: bytes by steps. `lifetimes` gives the steps, `overlaps` the pairs that may
+    share some bytes although both are live, and `optimise` (`arena/solve.py`) the offsets. Parts of other tensors get
+    the offset inside their whole.
+
     The returned program has loops over single rows where an overlap needs them. activations: memory of scratch that
     names none. held_by_caller: tensors in the caller's memory, which get no offset. pinned: tensor -> its required
     offset. kept: tensors that no other tensor may ever overlap. order: order of the steps of several processors, or
@@ -96,12 +100,12 @@ def _planned(
     """Return the plan with every tensor in the memory that it names."""
     of_memory = {**alignments, STATE_MEMORY: STATE_ALIGNMENT_BYTES}
     items = [*_tensors(program, alive, pins, kept, of_memory), *_scratch(program, activations, of_memory)]
-    near = [step.without(kept) for step in overlaps(program)]
-    near = uses.kept(near) if uses else near
+    may_overlap = [step.without(kept) for step in overlaps(program)]
+    may_overlap = uses.kept(may_overlap) if uses else may_overlap
     apart: set[tuple[str, str]] = set()
     # Plan again without the overlaps that kernels which return to rows do not allow, until there are none.
     while True:
-        placements, arenas = _placed(program, items, near, alive, activations, apart, uses, kept)
+        placements, arenas = _placed(program, items, may_overlap, alive, activations, apart, uses, kept)
         refused = too_near(program, {name: place.offset for name, place in placements.items()})
         if refused <= apart:
             break
@@ -114,7 +118,7 @@ def _planned(
 def _placed(
     program: Program,
     items: Sequence[_Item],
-    near: Sequence[Overlaps],
+    may_overlap: Sequence[Overlaps],
     alive: Mapping[str, tuple[int, int]],
     activations: str,
     apart: Collection[tuple[str, str]],
@@ -123,9 +127,10 @@ def _placed(
 ) -> tuple[dict[str, Placement], list[Arena]]:
     """Return a placement for each item and the arenas.
 
-    near: pairs that may overlap, with their distances. apart: pairs that must not overlap.
+    may_overlap: pairs of tensors that may overlap, with their distances, for each step that allows any. apart: pairs
+    that must not overlap after all, because a plan with this overlap broke a rule of the step's kernel.
     """
-    pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
+    pairs = {pair for step in may_overlap for pair in (*step.ascending, *step.descending)}
     _check_pins(items, pairs - {*apart}, uses)
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
@@ -137,7 +142,9 @@ def _placed(
                 {(index[a], index[b]): n for (a, b), n in one.items() if a in index and b in index}
                 for one in directions
             )
-            for directions in ((step.ascending, step.descending) for step in (step.without((), apart) for step in near))
+            for directions in (
+                (step.ascending, step.descending) for step in (step.without((), apart) for step in may_overlap)
+            )
         ]
         live = live_bytes(program, alive, pairs, memory, default=activations, kept=kept)
         buffers = [item.buffer for item in inside]

@@ -49,6 +49,8 @@ MOST_ROWS = 1 << 14
 class CodegenBackend:
     """Queries of the passes for one target (`relay_passes.backend.Backend`).
 
+    Each query lowers the composite, including the choice of its kernel, as `lower_region` does later.
+
     lower: `lower_operator`, or a cached version of it, because passes ask often about the same composites.
     """
 

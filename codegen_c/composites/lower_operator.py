@@ -93,7 +93,11 @@ def has_kernel(function: relax.Function, target: Target) -> bool:
 
 
 def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternative, ...]:
-    """Return the composite lowered to a kernel, or the kernels that do not take it, with their reasons."""
+    """Return the composite lowered to a kernel, or the kernels that do not take it, with their reasons.
+
+    Each function of `matches` recognizes one family of operators. The first whose operator has a kernel is taken: an
+    operator on integers before the float layer on the same calls.
+    """
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
     matches = (

@@ -1,4 +1,8 @@
-"""Composites of a recurrent layer on integers, which one PrimFunc computes, as an operator."""
+"""Composites of a recurrent layer on integers, which one PrimFunc computes, as an operator.
+
+Only TensorFlow Lite's LSTM on integers has this form. Float LSTM, GRU and RNN layers of ONNX and PyTorch are other
+operators of Relax, unrolled or as a loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Emit the run functions: per-core schedules, also of pipelines, and the checks of states."""
+"""Emit the run functions: per-core schedules, also of pipelines, and the checks of states.
+
+A list is the schedule of one processor: its steps and signals in order. For one processor there is one list.
+"""
 
 from __future__ import annotations
 

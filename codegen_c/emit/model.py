@@ -134,44 +134,44 @@ def headers(program: Program) -> list[str]:
     return sorted({RUNTIME_HEADER, *used, *([DMA_HEADER] if program.moves() else [])})
 
 
-def _run(written: Calls, interface: Interface, one: WrittenList, after_step: bool) -> list[Piece]:
+def _run(written: Calls, interface: Interface, schedule: WrittenList, after_step: bool) -> list[Piece]:
     """Return the function that runs a schedule: the caller's `run`, or another processor's function."""
     program = written.program
     named = [
         memory
-        for step in one.steps
+        for step in schedule.steps
         for call in calls(step)
         for memory in written.memories(call, step.name)
         if interface.holds_context or call.name not in written.row_names
     ]
-    knows_states = bool(program.states) and (one.begins or (one.over and bool(program.warmed_up)))
+    knows_states = bool(program.states) and (schedule.begins or (schedule.over and bool(program.warmed_up)))
     used = dict.fromkeys([*named, STATE_MEMORY] if knows_states else named)
     lines = [
         *(instance_pointer(interface) if used else []),
         *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
     ]
-    fails_late = one.begins and written.always_ends and bool(streamed(interface))
-    has_status = fails_late or any(isinstance(step, DriverWait) for step in one.steps)
-    lines += ["int32_t status = 0;"] if has_status or (one.begins and streamed(interface)) else []
+    fails_late = schedule.begins and written.always_ends and bool(streamed(interface))
+    has_status = fails_late or any(isinstance(step, DriverWait) for step in schedule.steps)
+    lines += ["int32_t status = 0;"] if has_status or (schedule.begins and streamed(interface)) else []
     lines += [""] if lines else []
-    if one.begins and interface.checks_alignment:
+    if schedule.begins and interface.checks_alignment:
         check = f"if ((uintptr_t)context % {interface.context_alignment_name} != 0u) {{"
         lines += [check, block(f"return {interface.misaligned};"), "}"]
-    if one.begins:
-        lines += _begins(written, interface, one, uses_context=bool(used))
-    lines += one.before
-    pieces = [Piece(text="\n".join([f"{one.signature}\n{{", *([block(lines)] if lines else [])]))]
-    phases = [_entries(written, interface, entries, after_step) for entries in one.phases]
+    if schedule.begins:
+        lines += _begins(written, interface, schedule, uses_context=bool(used))
+    lines += schedule.before
+    pieces = [Piece(text="\n".join([f"{schedule.signature}\n{{", *([block(lines)] if lines else [])]))]
+    phases = [_entries(written, interface, entries, after_step) for entries in schedule.phases]
     differ = any(phase != phases[0] for phase in phases)
     for number, phase in enumerate(phases if differ else phases[:1]):
         if differ:
-            condition = f"if ({one.phase} == {number}u) " if number < len(phases) - 1 else ""
+            condition = f"if ({schedule.phase} == {number}u) " if number < len(phases) - 1 else ""
             pieces.append(Piece(text=block(f"{'} else ' if number else ''}{condition}{{")))
         pieces += [replace(piece, text=block(piece.text)) for piece in phase] if differ else phase
-    lines = [*(["}"] if differ else []), *one.behind]
-    if not one.ends:
+    lines = [*(["}"] if differ else []), *schedule.behind]
+    if not schedule.ends:
         return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "}\n"]))]
-    ends = run_ends(program, interface) if one.over else []
+    ends = run_ends(program, interface) if schedule.over else []
     status = interface.as_status("status")
     lines += ["if (status != 0) {", block(f"return {status};"), "}"] if has_status and ends else []
     lines += [*ends, f"return {status};" if has_status else f"return {interface.ok};"]
@@ -212,10 +212,10 @@ def _between(written: Calls, before: tuple[Guard, ...], guards: tuple[Guard, ...
     return [*(["}"] if before else []), *([f"if ({written.holds(guards)}) {{"] if guards else [])]
 
 
-def _begins(written: Calls, interface: Interface, one: WrittenList, *, uses_context: bool) -> list[str]:
+def _begins(written: Calls, interface: Interface, schedule: WrittenList, *, uses_context: bool) -> list[str]:
     """Return the lines of a run before its first step."""
     lines = run_begins(written.program, written.plan, interface)
-    read = {name for step in one.all_steps for name in reads(step)}
+    read = {name for step in schedule.all_steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
     if interface.holds_context and not uses_context:

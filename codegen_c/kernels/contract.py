@@ -44,8 +44,9 @@ ONCE = Passes()
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Stored rows of an operand: row h lies in slot (h + shift) % stored.
+    """Stored rows of an operand as its kernel sees them: row h lies in slot (h + shift) % stored.
 
+    `Ring` is the same for a tensor of the program.
     stored_name, shift_name: parameters of the function that hold the numbers if layers share it; empty for constants.
     """
 
@@ -177,7 +178,7 @@ class Spatial:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Conditions for the choice of a kernel: the processor, speed or size, and the importance of scratch and flash.
+    """All that the choice of a kernel depends on beside the operator: the processor, speed or size, scratch and flash.
 
     least_flash: weights may not be stored in more bytes than the model's for speed. measurements: measured costs,
     which take precedence over modelled costs. block: the block size to use; an empty one leaves the choice to the
@@ -258,7 +259,8 @@ class Implementation:
     correctly_rounded: for a kernel that computes floats, True if each result is rounded once, so that every processor
     computes the bytes of the reference.
     alternatives: kernels that were not chosen, for the report.
-    keeping: the same kernel for operands of which only some rows are stored.
+    keeping: makes the same kernel again, for operands of which only some rows are stored. Ring buffers of row sequences
+    and of states, and parts of other tensors, use it after the choice of the kernel.
     in_rows: for a kernel that computes all rows at once, the same operator by rows of its output, if such a kernel
     exists.
     accumulating: the same operator by rows of its input, if such a kernel exists.

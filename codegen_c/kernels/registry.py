@@ -78,18 +78,22 @@ def select(
     Without measurements it is the one with the fewest modelled instructions. If the target asks for the least scratch,
     scratch decides first. For a layer with some weights out of int8's range, the best kernel may be one for int8
     weights with the other channels computed beside it.
+
+    `_asked` offers the operator to all kernels, also in other forms: a dense layer as a pointwise convolution, a
+    sequence as an image of one row. `_selected` takes the best candidate, and gives an implementation of another form
+    the operator's own shapes and rows. stored: None when the kernel is chosen for the first time.
     """
-    whole = _selected(operator, target, stored)
-    narrow = None if target.is_offload else in_int8(operator)
-    part = _selected(narrow, target, stored) if narrow else ()
-    if not isinstance(whole, Implementation) or not isinstance(part, Implementation):
-        return whole
-    both = _beside(operator, part, stored or StoredRows())
+    unchanged = _selected(operator, target, stored)
+    in_bytes = None if target.is_offload else in_int8(operator)
+    of_bytes = _selected(in_bytes, target, stored) if in_bytes else ()
+    if not isinstance(unchanged, Implementation) or not isinstance(of_bytes, Implementation):
+        return unchanged
+    beside = _beside(operator, of_bytes, stored or StoredRows())
 
     def cost(made: Implementation) -> tuple[int, int]:
         return (made.scratch_bytes if target.least_scratch else 0, made.instructions)
 
-    return min(whole, both, key=cost)
+    return min(unchanged, beside, key=cost)
 
 
 def _beside(operator: Operator, part: Implementation, stored: StoredRows) -> Implementation:
@@ -106,7 +110,10 @@ def _beside(operator: Operator, part: Implementation, stored: StoredRows) -> Imp
 def _selected(
     operator: Operator, target: Target, stored: StoredRows | None = None
 ) -> Implementation | tuple[Refusal, ...]:
-    """Return the best kernel that accepts the operator unchanged, or every kernel's reason to refuse."""
+    """Return the best kernel that accepts the operator or another form of it, or every kernel's reason to refuse.
+
+    The kernel accepts all channels; `select` also considers int8 weights with other channels beside them.
+    """
     measurements = (target.measurements if stored is None else UNMEASURED).of(operator)
     accepted, refusals = _asked(operator, target, stored, {*measurements})
     if not accepted:
@@ -179,10 +186,10 @@ def _asked(
 
     methods: the strategies whose blocks are requested; None for all.
     """
-    other = as_dense(operator) if stored is None else None
+    dense = as_dense(operator) if stored is None else None
     image = as_pointwise(operator) if stored is None and not target.is_offload else None
     row = as_one_row(operator) if stored is None and not target.is_offload else None
-    forms = [form for form in (operator, other, image, row) if form]
+    forms = [form for form in (operator, dense, image, row) if form]
     known = [kernel for kernel in kernels() if kernel.offload is target.is_offload]
     asked = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
     refusals = [refusal for kernel, form in asked if (refusal := kernel.refuses(form, target))]
@@ -233,7 +240,8 @@ def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
 class KernelCandidate:
     """A kernel that accepts the operator, or another form of it, and its implementation.
 
-    target: with the block size.
+    form: the operator that the kernel accepted. It is the operator itself, or for example a `QDense` layer as a
+    `QConv2d`. target: with the block size.
     """
 
     kernel: Kernel

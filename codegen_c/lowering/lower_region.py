@@ -1,5 +1,8 @@
 """Lower a region function to a Program: each fused operator becomes a kernel call.
 
+Bindings are lowered in order, because their order is the schedule. Afterwards copies between memories, row sequences
+and states are inserted, in this order.
+
 A reshape needs no step: its result is its operand's tensor with another shape. A move becomes a transfer. If a DMA
 connects the two memories, the transfer runs while later steps run, and a wait follows before the first read of its
 result, or after the number of operators that the move names.
@@ -92,14 +95,24 @@ def lower_region(
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """A value of the region: the tensor that holds its bytes, and the shape in which operators see it."""
+    """A value of the region: the tensor that holds its bytes, and the shape in which operators see it.
+
+    Values that reshapes connect have one tensor. `lowering/views.py` is about something else, parts of a tensor.
+    """
 
     tensor: str
     shape: tuple[int, ...]
 
 
 class _Lowering:
-    """State of lowering one region: tensors, constants and steps so far."""
+    """State of lowering one region: tensors, constants and steps so far.
+
+    views: the tensor of each value of the region. composites: the local functions that the region defines.
+    model_names: the model's own name of each value. taken: C identifiers in use.
+    splits: for each step of a row sequence, the sequence that a pass decided. `fold_sequences` reads them.
+    handed_over: pairs of tensors of which the second has elements of the first, and so the same quantization.
+    moves, prefetches: copies between memories, of tensors and of constants. `with_transfers` inserts them as steps.
+    """
 
     def __init__(
         self, region: relax.Function, platform: Platform, targets: Mapping[str, Target], taken: set[str], lower: Lower,
@@ -137,13 +150,13 @@ class _Lowering:
         self._quantize_moved()
         body = self.region.body.body
         results = list(body.fields) if isinstance(body, relax.Tuple) else [body]
-        inputs, found = named[: len(named) - len(states)], named[len(named) - len(states) :]
+        inputs, states_before = named[: len(named) - len(states)], named[len(named) - len(states) :]
         outputs = [
             self._output(result, self.names.of_output(index))
             for index, result in enumerate(results[: len(results) - len(states)])
         ]
         # Next values of states are never constants, because the pass CopyResults copies these.
-        left = [self._argument(result).tensor for result in results[len(results) - len(states) :]]
+        states_after = [self._argument(result).tensor for result in results[len(results) - len(states) :]]
         program = Program(
             name=Symbol.read(self.region).name, inputs=tuple(inputs), outputs=tuple(outputs), tensors=self.tensors,
             constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
@@ -151,7 +164,8 @@ class _Lowering:
         sequences = {name: split.sequence for name, split in self.splits.items()}
         program = with_transfers(program, self.moves, self.prefetches, self.platform, self.taken, sequences)
         pairs = [
-            KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
+            KeptPair(state=state, found=before, left=after)
+            for state, before, after in zip(states, states_before, states_after, strict=True)
         ]
         folded = fold_sequences(program, self.splits)
         return with_states(folded, pairs, self.taken, warm_up_runs=warm_up_runs, staged=staged)
@@ -186,7 +200,10 @@ class _Lowering:
         self.moves.append(move)
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
-        """Add the kernel call of a composite, or a view for a reshape."""
+        """Add the kernel call of a composite, or a view for a reshape.
+
+        `lower` has usually chosen the kernel before, when a pass asked about the composite, and returns it again.
+        """
         composite = self.composites[call.op]
         self.model_names[var] = ModelTensor.read(composite).name or var.name
         lowered = self.lower(composite, self._target(composite))

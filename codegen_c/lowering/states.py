@@ -3,7 +3,16 @@
 The next value of a state is stored in the first of these ways that is possible. "ring": new rows are pushed into a ring
 buffer, if the state is the older rows of a window whose readers support rings. "shift": the window's rows move up
 inside the window. "in place": the value overwrites the state, if nothing reads the old value any more. "copy": the
-value is copied into the state at the end.
+value is copied into the state at the end. A state that no run changes has "none".
+
+In a `KeptPair`, `found` is the tensor of the value that a run finds, and `left` the tensor of the value that it leaves
+to the next run. A window is `join(found, new)`, a concat, and `left` is cut out of its end:
+
+    window = concat(found, new)    ->    the kernel of `new` writes its rows into the window itself, in the memory of
+    left = the last rows of window       states; concat and slice disappear; readers of a ring take the write index
+
+The write index of a ring is a tensor of one number: the slots by which new rows have advanced the ring. Each run adds
+the number of new rows to it, and a reader finds row h in slot (h + shift + write index) % stored.
 """
 
 from __future__ import annotations
@@ -54,23 +63,23 @@ def with_states(
 
 
 def _ordered(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> tuple[Program, list[KeptPair]]:
-    """Return the pairs in an order in which each state is read by others before it changes.
+    """Return the pairs in an order in which a state that is also the next value of another is read before it changes.
 
     In a cycle of states one state is copied first.
     """
     ordered: list[KeptPair] = []
-    left = list(pairs)
-    while left:
-        free = [pair for pair in left if all(pair.found != other.left for other in left if other is not pair)]
+    remaining = list(pairs)
+    while remaining:
+        free = [pair for pair in remaining if all(pair.found != other.left for other in remaining if other is not pair)]
         if not free:
-            first = program.tensors[left[0].found]
+            first = program.tensors[remaining[0].found]
             before = replace(first, name=unique(f"{first.name}_before", taken), role="intermediate")
             copy = Transfer(name=unique(f"copy_{first.name}", taken), source=first.name, target=before.name)
             program = replace(program, tensors={**program.tensors, before.name: before}, steps=(copy, *program.steps))
-            left = [replace(pair, left=before.name) if pair.left == first.name else pair for pair in left]
+            remaining = [replace(pair, left=before.name) if pair.left == first.name else pair for pair in remaining]
             continue
         ordered += free
-        left = [pair for pair in left if pair not in free]
+        remaining = [pair for pair in remaining if pair not in free]
     return program, ordered
 
 
@@ -252,7 +261,10 @@ def _older(pair: KeptPair, window: _Window) -> np.ndarray:
 
 
 def _turning(call: Step, window: _Window, stored: int, turned: WriteIndex) -> KernelCall | None:
-    """Return a reader of the window that reads its rows from a ring; None if its kernel cannot, or inside sequences."""
+    """Return the call of a reader of the window with a kernel that reads rows from a ring.
+
+    Returns None if its kernel cannot, or if it is inside a sequence. stored: slots of the ring.
+    """
     if not isinstance(call, KernelCall):
         return None
     implementation = call.implementation

@@ -77,6 +77,7 @@ class Window:
 class Conv2d(Operator):
     """float32 convolution. `finish` is applied to each accumulator, which starts with the bias.
 
+    A depthwise convolution is a convolution with as many groups as channels; there is no kind of its own for it.
     weight: float32[K, R, S, C / groups], bias: float32[K].
     """
 
@@ -134,7 +135,7 @@ class Softmax(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QConv2d(Operator):
-    """Convolution of a QDQ chain with activations of 8 or 16 bits.
+    """Convolution of a QDQ chain with activations of 8 or 16 bits; also a depthwise one, by `groups`.
 
     weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] or int64[K] in units
     of input scale * weight scale. low, high: clamp by the output type and a fused activation.

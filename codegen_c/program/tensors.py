@@ -23,8 +23,8 @@ Update = Literal["none", "in place", "ring", "shift", "copy"]
 class Ring:
     """A ring buffer of the last `stored` rows of a tensor: row h is in slot (h + shift) % stored.
 
-    A ring that is a part of another ring uses slots whose rows are no longer needed in that ring. write_index:
-    name of the tensor that holds a number of slots to add in this run; empty for none. Only rings of states advance
+    A ring that is a part of another ring uses slots whose rows are no longer needed in that ring. write_index: name of
+    the tensor that holds a number of slots to add to `shift` in this run; empty for none. Only rings of states advance
     from run to run.
     """
 

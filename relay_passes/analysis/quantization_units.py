@@ -1,5 +1,8 @@
 """A float function as units, which are runs of bindings that int8 code computes as single operators.
 
+Units exist during quantization only. `FormComposites` later forms the operators of the QDQ module by its own rules:
+what lies between a dequantize and a quantize is one operator, if the backend accepts it.
+
 linear    conv2d, its transpose, or matmul by a constant matrix; with the added bias, and relu and clip after it
 compute   an operator that reads a neighbourhood, two combined activations, or a chain of element-wise
           operators on one activation; with relu and clip after two combined activations; with a number that

@@ -95,59 +95,69 @@ class QuantizeInt8:
         _refuse_quantized(mod["main"])
         mod = ExposeGathers()(mod)
         func = mod["main"]
+        # 1. Group operators into units, which become integers as a whole, or not at all.
         units = units_of(func, self.elementwise)
-        left = impossible(units)
-        if left and not self.float_allowed:
+        in_float = impossible(units)
+        if in_float and not self.float_allowed:
             raise UnsupportedModel(
-                f"the processor has no FPU, and these operators have no int8 form: {_listed(left)}. Replace them in "
-                "the model, or choose a processor with an FPU."
+                f"the processor has no FPU, and these operators have no int8 form: {_listed(in_float)}. Replace them "
+                "in the model, or choose a processor with an FPU."
             )
         if all(unit.kind in ("float", "move") for unit in units):
             raise UnsupportedModel(
                 "quantize = int8: no float operator of the model has an int8 form; leave the option out."
             )
+        # 2. Run the float model on the samples, and derive scales from the ranges of all values.
         runner = UnitRunner(mod, units)
         steps = Steps(samples=self.samples, states=KeptStates.read(mod).states, resets=self.resets)
         ties, samples = ties_of(runner, steps.states), fed(runner, steps)
         calibrated = calibrate(runner, samples, ties)
         states = [param for param, _ in ties]
+        # 3. Begin with all units in integers that have an integer form, with activations of 8 bits. `params` are the
+        # inputs and states that may become integers.
         ports = list(func.params[: len(func.params) - len(steps.states)])
-        given = [*([] if self.float_io else ports), *states]
-        params = [param for param in given if is_float_tensor(param) and param in calibrated.narrow]
-        every = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
-        first = IntegerChoice(units=every, activations=calibrated.narrow, wide_activations=calibrated.wide)
+        may_be_integers = [*([] if self.float_io else ports), *states]
+        params = [param for param in may_be_integers if is_float_tensor(param) and param in calibrated.narrow]
+        integer_units = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
+        all_eight_bits = IntegerChoice(
+            units=integer_units, activations=calibrated.narrow, wide_activations=calibrated.wide
+        )
 
         @cache
         def widened(wide: frozenset[int]) -> IntegerChoice:
-            choice = follow_neighbours(runner, replace(first, wide=wide), params)
+            choice = follow_neighbours(runner, replace(all_eight_bits, wide=wide), params)
             return replace(choice, linear=correct_biases(runner, samples, choice))
 
         def reached_db(tried: IntegerChoice) -> float:
             alone = output_db(runner, spread(samples, NUM_TRIAL_SAMPLES), tried)
             return min(alone, carried_error(runner, steps, tried).outputs_db) if steps.states else alone
 
+        # 4. Choose the units with activations of 16 bits.
         width = choose_width(runner, self.activations, widened, reached_db, params, min_snr_db=self.min_snr_db)
-        everything = widened(width.wide)
+        all_integer = widened(width.wide)
 
         @cache
         def corrected(four_bits: frozenset[int]) -> dict[int, LinearInt8]:
-            return correct_biases(runner, samples, everything, four_bits)
+            return correct_biases(runner, samples, all_integer, four_bits)
 
-        narrow = choose_bits(runner, samples, everything, corrected, self.bits, min_snr_db=self.min_snr_db)
-        everything = replace(everything, linear=corrected(narrow)) if narrow else everything
-        choice = follow_neighbours(runner, everything, params)
+        # 5. Choose the units with weights of 4 bits. Biases are corrected again for each choice of bits.
+        four_bit_units = choose_bits(runner, samples, all_integer, corrected, self.bits, min_snr_db=self.min_snr_db)
+        all_integer = replace(all_integer, linear=corrected(four_bit_units)) if four_bit_units else all_integer
+        # 6. Leave units in float until the outputs are accurate enough.
+        choice = follow_neighbours(runner, all_integer, params)
         if self.float_allowed:
-            choice, chosen = self._chosen(runner, steps, samples, everything, params)
-            left += chosen
+            choice, chosen = self._chosen(runner, steps, samples, all_integer, params)
+            in_float += chosen
+        # 7. Write the choice into the module, and the measurements into its attributes.
         measured = measure(runner, samples, choice)
         changed = mod.clone()
         rewritten = insert_qdq(func, units, choice, integer_results=not self.float_io, num_states=len(steps.states))
         changed.update_func(mod.get_global_var("main"), rewritten)
-        begun = _begun(func, steps.states, choice)
-        report = self._report(runner, choice, measured, left, narrow) | _width_report(width)
+        initial_states = _begun(func, steps.states, choice)
+        report = self._report(runner, choice, measured, in_float, four_bit_units) | _width_report(width)
         if steps.states:
-            report |= _carried_report(carried_error(runner, steps, choice), begun)
-        return QuantizationMeasured(report=report).write(KeptStates(states=begun).write(changed))
+            report |= _carried_report(carried_error(runner, steps, choice), initial_states)
+        return QuantizationMeasured(report=report).write(KeptStates(states=initial_states).write(changed))
 
     def _chosen(
         self,

@@ -123,7 +123,8 @@ class _Rewriter:
         """Yield the groups that the backend compiles and whose members are all free. Their members are then taken.
 
         The backend is asked about groups in their final layout, because kernels take no other layout, and a group
-        without a kernel would be lowered through TVM only to be asked about.
+        without a kernel would be lowered through TVM only to be asked about. To answer, the backend lowers the
+        composite and chooses a kernel; lowering of the region later gets the same answer for the same composite.
         """
         for group in candidates:
             if group is None or any(member.var in self.owned for member in group.members):

@@ -1,4 +1,12 @@
-"""Compile a loaded model through all stages: fit it to the memories, lower it, plan its memory and write its C."""
+"""Compile a loaded model through all stages: fit it to the memories, lower it, plan its memory and write its C.
+
+    compile_model -> compiler_of -> within_flash -> fit_in_flash -> Fitter -> the passes, then `_compiled`
+
+`compiler_of` builds functions from the inside out. `within_flash` (`fitting/flash.py`) tries options until the weights
+fit, `fit_in_flash` (`fitting/fit.py`) tries methods until the arena fits, and the `Fitter` compiles the model once for
+each try. `fitter_of` gives it the stages, and `_compiled` is the last stage: the remaining passes, then
+`compile_region`, which is lowering and the memory plan.
+"""
 
 from __future__ import annotations
 
@@ -131,8 +139,8 @@ def compiler_of(
 ) -> Compiler:
     """Return `compile_model` as a function of measurements of kernels.
 
-    The model is quantized once, and the searches for the last measurements are kept. Raises as `compile_model`, and so
-    does the compiler.
+    The model is quantized once, and the searches for the last measurements are kept: `--tune` calls the compiler first
+    without measurements and then with them. Raises as `compile_model`, and so does the compiler.
     """
     loaded = load(mod)
     data = calibration_of(loaded, platform, options, calibration)
@@ -147,7 +155,7 @@ def compiler_of(
         tried = BuildOptions.from_json(chosen)
         return fitter_of(streamed_forms(forms, tried), platform, tried, services, measurements)
 
-    def compiled(measurements: KernelMeasurements, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
+    def flash_try(measurements: KernelMeasurements, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
         forms = known_forms(chosen.to_json(), saved_bytes)
 
         def fitter(least_flash: bool) -> Fitter:
@@ -159,7 +167,7 @@ def compiler_of(
         return FlashTry(module=forms(method.options.quantize), compiled=fitted, quantize=method.options.quantize)
 
     def compiler(measurements: KernelMeasurements) -> tuple[tvm.IRModule, Compiled]:
-        fitting = within_flash(partial(compiled, measurements), options)
+        fitting = within_flash(partial(flash_try, measurements), options)
         return fitting.module, fitting.compiled
 
     return compiler
@@ -214,7 +222,10 @@ def _compiled(
     limits: Mapping[str, int] | None,
     spread: Spread,
 ) -> Compiled:
-    """Run the rest of the pipeline on a module that fits. limits: as `passes` takes them."""
+    """Run the rest of the pipeline on a module after a method's pass. It may still exceed the limit: the caller checks.
+
+    limits: the memories that may be used, with the bytes of each; None for the default memory alone.
+    """
     source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
     model = options.name or source.name
     placing = sharing(platform, options, backend, spread)

@@ -1,4 +1,18 @@
-"""Stages of the pipeline, as lists of passes that read as a table of contents."""
+"""Stages of the pipeline, as lists of passes that read as a table of contents.
+
+A build runs these lists in this order:
+
+1. `quantizing`: if tvm_ext quantizes the model. The result is a float module in QDQ form.
+2. `changing` and `streaming`: other forms of inputs and outputs, and new frames in place of a window over time.
+3. `before_order`, phases 0 to 3: constants, composites, layout. From here on each operator is a composite.
+4. `order`, phase 4: the order of operators, which is the schedule.
+5. The pass of a method that makes the model fit (`fitting/methods.py`), or else `cutting` for several memories.
+6. `sharing`: operators on several processors.
+7. `from_memory`, the end of phase 4 and phase 5: memories of tensors, then the region functions.
+
+`model_forms.py` runs steps 1 and 2. `pipeline.py` runs the others through a `Fitter`, which repeats steps 5 to 7 for
+each method that it tries. `passes` is a shorter list without these searches.
+"""
 
 from __future__ import annotations
 
@@ -121,6 +135,8 @@ def passes(
 ) -> list[tvm.transform.Pass]:
     """Return the passes from a loaded module to a module whose subgraphs are ready for code generation, in order.
 
+    `tvm.compile` and tests run this list. A build does not: it tries several methods to make the model fit, and shares
+    the first passes between them (`pipeline.fitter_of`).
     memory_pass: the pass of a method that makes the model fit if its schedule alone does not; None for no method.
     limits: the default memory and others that may be used, with the bytes of each; None for the default memory alone.
     """

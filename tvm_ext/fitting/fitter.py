@@ -132,6 +132,9 @@ no service compiles the try or the service failed. The options hold the limits o
 class Fitter:
     """A model prepared for compilation by any method within any limit. ahead: services that compile tries in parallel.
 
+    `compiled` is the way through the pipeline of one try: `Stages.scheduled`, the pass of the method or `Stages.cut`,
+    then `Stages.compiled`. The search in `fit.py` calls it try after try.
+
     Modules and results are kept by their keys, because methods and budgets share most of the work.
     """
 

@@ -96,11 +96,12 @@ def wide(operator: QConv2d) -> Products | None:
 
 
 def requantize(operator: QConv2d) -> Requantize:
+    """Return the exact requantization, from which each target derives its own."""
     return requantize_sums(operator, wide(operator))
 
 
 def rescaling(operator: QConv2d) -> Requantize:
-    """Return the requantization of the plain C kernel."""
+    """Return the requantization of the plain C kernel: by high products if these give the same bits, else exact."""
     return (
         requantize(operator) if wide(operator) else by_high_products(requantize(operator), *products(operator).range())
     )

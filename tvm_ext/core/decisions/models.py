@@ -166,7 +166,11 @@ class QuantizationMeasured(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class KeptStates(Decision):
-    """The states that runs keep: the last parameters of `main`, and in the same order its last results."""
+    """The states that runs keep: the last parameters of `main`, and in the same order its last results.
+
+    A run finds the value of a state in the parameter, and leaves its next value as the result. All passes keep this
+    order, until `codegen_c/lowering/states.py` gives each state its memory.
+    """
 
     states: tuple[ModelState, ...] = attribute(
         "tvm_ext.states", (), read=lambda text: states_from_json(str(text)), write=states_to_json

@@ -61,7 +61,12 @@ def import_graph(
 
 
 class _Importer:
-    """Import of a graph. An instance lives for a single model."""
+    """Import of a graph. An instance lives for a single model.
+
+    Most operators on quantized tensors are written in QDQ form: their inputs are dequantized (`LayerInput.real`), the
+    operator computes in float (`_computed`), and its result is quantized again (`_finished`). `FormComposites` later
+    takes the three as one operator on integers. Operators for which `as_stored` is True are the exception.
+    """
 
     def __init__(
         self,
@@ -135,18 +140,18 @@ class _Importer:
         wanted = [self._file.tensors[index] for index in node.outputs]
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
-            # These return elements of the file's own types.
-            moves = (
+            # These read and return elements as the file stores them: nothing is dequantized or quantized around them.
+            as_stored = (
                 node.is_choice
                 or self._moves(node)
                 or node.is_custom
                 or node.operator in KEEPING
                 or self._computes_integers(node)
             )
-            result = builder.normalize(self._computed(node, builder, moves))
+            result = builder.normalize(self._computed(node, builder, as_stored))
             fields = self._fields(result, len(wanted), builder)
             finished = [
-                self._finished(node, field, tensor, moves, builder)
+                self._finished(node, field, tensor, as_stored, builder)
                 for field, tensor in zip(fields, wanted, strict=True)
             ]
             return finished[0] if len(finished) == 1 else relax.Tuple(finished)
@@ -166,13 +171,13 @@ class _Importer:
         return fields
 
     def _moves(self, node: TfliteNode) -> bool:
-        """Return True if the operator runs on the integers themselves."""
+        """Return True if the operator only moves elements, so that it runs on the integers themselves."""
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ACTIVATIONS]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
-    def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:
+    def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, as_stored: bool) -> relax.Expr:
         if node.is_choice:
             return self._chosen(node, builder)
         if node.is_custom:
@@ -188,7 +193,7 @@ class _Importer:
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
         values = {
-            index: operand.value if moves or operand.scales is None else builder.emit(operand.real())
+            index: operand.value if as_stored or operand.scales is None else builder.emit(operand.real())
             for index, operand in zip(node.inputs, given, strict=True)
             if operand is not None
         }
@@ -198,12 +203,12 @@ class _Importer:
             return values[node.inputs[0]]
         if moves_here(node):
             scales = self._file.tensors[node.outputs[0]].scales
-            zero = int(scales.zero_point[0]) if moves and scales is not None else 0
+            zero = int(scales.zero_point[0]) if as_stored and scales is not None else 0
             inputs = tuple(values[index] for index in node.inputs)
             return MOVEMENTS[node.operator](Moved(table=node.table, values=inputs, zero=zero, builder=builder))
         if node.operator == "GATHER_ND":
             return gather_nd(values[node.inputs[0]], values[node.inputs[1]])
-        if moves and node.operator.startswith("PAD"):
+        if as_stored and node.operator.startswith("PAD"):
             return self._padded(node, values)
         if node.operator == "SOFTMAX":
             beta = options_of(node.table, tflite.SoftmaxOptions).Beta()
@@ -212,7 +217,7 @@ class _Importer:
         # TVM reads parameters (axes, shapes) from the file itself, and looks for a value first.
         known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
         computed = {i: data for i in values if i not in known and (data := array_of(values[i])) is not None}
-        as_real = frozenset() if moves else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
+        as_real = frozenset() if as_stored else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
         own = dict(zip(node.own_tensors, node.inputs + node.outputs, strict=True))
         return FloatConverter(
             self._file.model, node.graph, builder, {i: known[now] for i, now in own.items() if now in known},
@@ -280,15 +285,16 @@ class _Importer:
         return relax.op.nn.pad(data, [int(extent) for extent in width.ravel()], pad_value=filled)
 
     def _finished(
-        self, node: TfliteNode, value: relax.Expr, tensor: TfliteTensor, moves: bool, builder: relax.BlockBuilder
+        self, node: TfliteNode, value: relax.Expr, tensor: TfliteTensor, as_stored: bool, builder: relax.BlockBuilder
     ) -> relax.Expr:
         """Return the result as the file declares it: quantized, with its element type and its shape.
 
+        as_stored: the value has the file's elements already, and is not quantized again.
         The file decides about axes of extent 1, and about the rows of a dense layer.
         """
         assert tensor.dtype is not None, "refused before"
         value = builder.emit(value)
-        if tensor.scales is not None and tensor.dtype in ACTIVATIONS and not moves:
+        if tensor.scales is not None and tensor.dtype in ACTIVATIONS and not as_stored:
             value = builder.emit(quantized(value, tensor.scales, tensor.dtype))
         elif str(value.ty.dtype) != tensor.dtype:
             value = builder.emit(relax.op.astype(value, tensor.dtype))
