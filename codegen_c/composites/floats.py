@@ -53,7 +53,8 @@ def float_operator(composite: Composite) -> Match | NoMatch:
     if anchor.name in RULES:
         return _elementwise(composite)
     make = _ANCHORS.get(anchor.name)
-    if make is None or not anchor.operands or anchor.operands[0].parameter is None:
+    takes_constants = anchor.name == "matmul"
+    if make is None or not anchor.operands or (anchor.operands[0].parameter is None and not takes_constants):
         return NoMatch(f"{anchor.name} has no kernel of its own")
     return make(composite, anchor)
 
@@ -129,6 +130,8 @@ def _dense(composite: Composite, anchor: Call) -> Match | NoMatch:
     weight = anchor.operands[1].array
     if weight is None:
         return float_product(composite, anchor)
+    if anchor.operands[0].parameter is None:
+        return NoMatch("its operands are constants")
     if weight.ndim != 2 or len(composite.inputs[0].shape) < 2:
         return NoMatch("its second operand is not a constant matrix")
     after = after_anchor(composite, anchor, takes_bias=True)

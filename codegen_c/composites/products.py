@@ -11,16 +11,21 @@ from string import ascii_lowercase, ascii_uppercase
 import numpy as np
 
 from codegen_c.composites.chains import QuantizedChain, after_anchor, inputs_of
-from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.operators.kinds import Matmul, MatmulShape, QMatmul
+from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
+from codegen_c.operators.kinds import ConstantMatmul, Matmul, MatmulShape, QMatmul, Quantization, TensorType
 from codegen_c.operators.scalar import Instruction, ScalarProgram
 
 Labels = tuple[str, str, str]
 """A letter for each axis of the two operands and of the result, as in einsum."""
 
 
-def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul, tuple[int, ...]] | NoMatch:
-    """Return the product of two activations of a chain, with a number that multiplies or divides it."""
+def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul | ConstantMatmul, tuple[int, ...]] | NoMatch:
+    """Return the product of two activations of a chain, with a number that multiplies or divides it.
+
+    The first operand may be a constant matrix.
+    """
+    if anchor.operands[0].var in chain.constants and anchor.name == "matmul":
+        return _quantized_constant_first(chain, anchor)
     arguments = [chain.parameter(value) for value in anchor.operands]
     scale = _scale(chain.body[1:])
     if len(arguments) != 2 or None in arguments or scale is None:
@@ -36,8 +41,65 @@ def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul, tupl
     return operator, tuple(index for index in arguments if index is not None)
 
 
-def float_product(composite: Composite, anchor: Call) -> tuple[Matmul, tuple[int, ...]] | NoMatch:
-    """Return the float product of two activations, with the element-wise operators that follow it."""
+def _quantized_constant_first(chain: QuantizedChain, anchor: Call) -> tuple[ConstantMatmul, tuple[int, ...]] | NoMatch:
+    known, index, scale = (
+        chain.constants[anchor.operands[0].var],
+        chain.parameter(anchor.operands[1]),
+        _scale(chain.body[1:]),
+    )
+    if index is None or scale is None or known.scale.size != 1 or known.data.dtype not in (np.int8, np.uint8):
+        return NoMatch("more than a clamp follows the product, or its matrix has several scales")
+    quantization = Quantization(
+        scale=float(known.scale.reshape(-1)[0]), zero_point=int(known.zero_point.reshape(-1)[0])
+    )
+    matrix = TensorType(shape=known.data.shape, dtype=str(known.data.dtype), quantization=quantization)
+    second = chain.inputs[index]
+    shape = _constant_shape(matrix.shape, second.shape)
+    if isinstance(shape, NoMatch):
+        return shape
+    product = QMatmul(
+        inputs=(matrix, second), outputs=(chain.output,), shape=shape, scale=scale, low=chain.low, high=chain.high,
+        rounding=chain.rounding,
+    )  # fmt: skip
+    return ConstantMatmul(inputs=(second,), outputs=product.outputs, product=product, first=known.data), (index,)
+
+
+def _constant_shape(first: tuple[int, ...], second: tuple[int, ...]) -> MatmulShape | NoMatch:
+    """Return the axes of a product of a single constant matrix with a single matrix."""
+    if min(len(first), len(second)) < 2 or prod(first[:-2]) != 1 or prod(second[:-2]) != 1:
+        return NoMatch("its operands are not two matrices")
+    depth, columns = second[-2:]
+    return MatmulShape(rows=first[-2], heads=1, depth=depth, columns=columns, heads_inside=True, steps=(0, 1, columns))
+
+
+def _float_constant_first(composite: Composite, anchor: Call) -> tuple[ConstantMatmul, tuple[int, ...]] | NoMatch:
+    array, index = anchor.operands[0].array, anchor.operands[1].parameter
+    if array is None or index is None or array.dtype != np.float32:
+        return NoMatch("is no product of a constant matrix with an activation")
+    second = composite.inputs[index]
+    shape = _constant_shape(array.shape, second.shape)
+    # The constant stands for an input that the composite does not have.
+    first = replace(anchor, operands=(CallOperand(parameter=-1), anchor.operands[1]))
+    after = after_anchor(composite, first, takes_bias=False, num_operands=2)
+    if isinstance(shape, NoMatch) or isinstance(after, NoMatch):
+        return shape if isinstance(shape, NoMatch) else after  # type: ignore[return-value]
+    builder, _ = after
+    matrix = TensorType(shape=array.shape, dtype="float32")
+    inputs = tuple(composite.inputs[place] for place in builder.inputs[1:])
+    product = Matmul(
+        inputs=(matrix, *inputs), outputs=composite.outputs, shape=shape, finish=_with_factors(builder.program())
+    )
+    operator = ConstantMatmul(inputs=inputs, outputs=composite.outputs, product=product, first=array)
+    return operator, tuple(builder.inputs[1:])
+
+
+def float_product(composite: Composite, anchor: Call) -> tuple[Matmul | ConstantMatmul, tuple[int, ...]] | NoMatch:
+    """Return the float product of two activations, with the element-wise operators that follow it.
+
+    The first operand may be a constant matrix.
+    """
+    if anchor.operands[0].array is not None and anchor.name == "matmul":
+        return _float_constant_first(composite, anchor)
     arguments = [operand.parameter for operand in anchor.operands]
     if len(arguments) != 2 or None in arguments:
         return NoMatch("is no product of two activations")

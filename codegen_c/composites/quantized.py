@@ -72,7 +72,7 @@ def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     """Return a quantized dense layer with constant weights, or a product of two activations."""
-    if all(chain.parameter(value) is not None for value in anchor.operands):
+    if chain.parameter(anchor.operands[1]) is not None:
         return product_operator(chain, anchor)
     channels = chain.output.shape[-1]
     linear = linear_of(chain, anchor, channels, channel_axis=-1)

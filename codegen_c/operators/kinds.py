@@ -336,6 +336,17 @@ class QMatmul(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ConstantMatmul(Operator):
+    """Product of a constant matrix with an activation on its right.
+
+    product: the same with two activations, of which `first` is the first. inputs: those of `product` without it.
+    """
+
+    product: Matmul | QMatmul
+    first: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Normalize(Operator):
     """Normalization of float32 vectors along the last axis; fields as in QNormalize."""
 

@@ -284,9 +284,13 @@ def test_the_reference_of_an_integer_lstm_is_that_of_tflm(options: dict[str, flo
 
 
 def test_the_weights_of_all_steps_stand_once(tmp_path: Path) -> None:
-    """Eight matrices, four biases and a table of 512 B; matrices of zeros would be one."""
-    package = built(models.lstm(int8=True, steps=3), tmp_path)
-    assert package.report["weights_bytes"] == 4 * (4 * 5 + 4 * 4) + 4 * 16 + 512
+    """Eight matrices, four biases and a table of 512 B, and what the kernels of this machine fill up."""
+    host, options = Platform.load("host"), BuildOptions(verify=(), optimize="size")
+    program = compile_module(
+        tvm_ext.load(saved_tflite(models.lstm(int8=True, steps=3), tmp_path)), host, options
+    ).program
+    least = 4 * (4 * 5 + 4 * 4) + 4 * 16 + 512
+    assert least <= sum(constant.data.nbytes for constant in program.constants.values()) <= least + 4 * 16
 
 
 @pytest.mark.parametrize(
