@@ -236,7 +236,7 @@ def _planned(
     held: Collection[str],
     kept: Collection[str],
 ) -> tuple[Program, MemoryPlan, ParallelProgram | None]:
-    """Return the program and the plan that take the fewest bytes.
+    """Return the program and the plan that take the fewest bytes. It is the last step that changes the program.
 
     Compares the program with copies removed, with calls merged, and unchanged. processors: the processors that run
     steps. For several processors, calls are not merged, and the program is returned as per-core schedules. held:

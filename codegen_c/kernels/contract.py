@@ -244,7 +244,12 @@ class Accumulating:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Implementation:
-    """A kernel applied to one operator.
+    """A kernel applied to one operator: its C, its cost, and what the memory plan may do with it.
+
+    Emission reads `function`, `constants`, `callback` and `driver`. The choice of kernels and predictions of time read
+    `instructions`, `passes`, `macs` and `scratch_bytes`. The memory plan, splits and states read `in_place`, `spatial`,
+    `keeping`, `in_rows`, `accumulating`, `sums`, `copies` and the pitches. The report and verification read most of
+    the others.
 
     constants: (role, array) in the order of the function's constant parameters, packed for the code.
     accumulation: order in which one output element is summed; it does not depend on how the output is split.

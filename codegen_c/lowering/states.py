@@ -225,29 +225,32 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
     """
     # A multiple of the pushed rows, so that rows that are pushed together never wrap around.
     stored = -(-window.rows // window.pushed) * window.pushed
-    row = window.whole.num_elements // window.rows
+    row_elements = window.whole.num_elements // window.rows
     # If more than half of the window is new, moving the rest up is cheaper than a ring.
     if window.pushed * 2 > window.rows or stored > _MOST_SLOTS:
         return None
-    turn = unique(f"{window.whole.name}_turn", taken)
+    index_name = unique(f"{window.whole.name}_turn", taken)
+    # New rows are written from the slot of the write index on. The window's first row is rows - pushed rows older, so
+    # it lies that many slots before the write index, which is `shift` slots after it, modulo `stored`.
     shift = (window.pushed + stored - window.rows) % stored
     readers = [step for step in program.steps if window.whole.name in reads(step) and step is not window.cut]
-    turned = [_turning(step, window, stored, WriteIndex(tensor=turn, shift=shift)) for step in readers]
-    if any(call is None for call in turned):
+    with_ring = [_reading_ring(step, window, stored, WriteIndex(tensor=index_name, shift=shift)) for step in readers]
+    if any(call is None for call in with_ring):
         return None
-    calls = {call.name: call for call in turned if call}
-    dearer = sum(call.implementation.instructions for call in calls.values())
-    dearer -= sum(step.implementation.instructions for step in readers if isinstance(step, KernelCall))
-    if dearer > MOVE_INSTRUCTIONS * program.tensors[pair.found].num_bytes:
+    calls = {call.name: call for call in with_ring if call}
+    added_instructions = sum(call.implementation.instructions for call in calls.values())
+    added_instructions -= sum(step.implementation.instructions for step in readers if isinstance(step, KernelCall))
+    if added_instructions > MOVE_INSTRUCTIONS * program.tensors[pair.found].num_bytes:
         return None
-    ring = Ring(rows=window.rows, stored=stored, shift=shift, write_index=turn)
-    placed, steps = _pushed_into(program, window, row * (window.rows - window.pushed), taken)
+    ring = Ring(rows=window.rows, stored=stored, shift=shift, write_index=index_name)
+    placed, steps = _pushed_into(program, window, row_elements * (window.rows - window.pushed), taken)
     kept = with_place(placed, pair, left=window.whole.name, update="ring", tensor=replace(window.whole, ring=ring))
     state = replace(kept.states[-1], tensor=window.whole.name, pushed=window.pushed, initial=_older(pair, window))
-    turning = state_number(turn, f"{pair.state.name}: slot of the next rows", TURN_DTYPE)
+    index_tensor = state_number(index_name, f"{pair.state.name}: slot of the next rows", TURN_DTYPE)
     return replace(
         kept,
-        tensors={name: t for name, t in kept.tensors.items() if name not in (pair.found, pair.left)} | {turn: turning},
+        tensors={name: t for name, t in kept.tensors.items() if name not in (pair.found, pair.left)}
+        | {index_name: index_tensor},
         states=(*kept.states[:-1], state),
         steps=tuple(calls.get(step.name, step) for step in steps),
     )
@@ -260,7 +263,7 @@ def _older(pair: KeptPair, window: _Window) -> np.ndarray:
     return np.concatenate([np.repeat(begins[:1], row * window.pushed), begins]).reshape(window.whole.shape)
 
 
-def _turning(call: Step, window: _Window, stored: int, turned: WriteIndex) -> KernelCall | None:
+def _reading_ring(call: Step, window: _Window, stored: int, write_index: WriteIndex) -> KernelCall | None:
     """Return the call of a reader of the window with a kernel that reads rows from a ring.
 
     Returns None if its kernel cannot, or if it is inside a sequence. stored: slots of the ring.
@@ -268,19 +271,21 @@ def _turning(call: Step, window: _Window, stored: int, turned: WriteIndex) -> Ke
     if not isinstance(call, KernelCall):
         return None
     implementation = call.implementation
-    positions = [place for place, name in enumerate(call.inputs) if name == window.whole.name]
-    if len(positions) != 1 or implementation.keeping is None or implementation.spatial is None or call.rings:
+    found_at = [position for position, name in enumerate(call.inputs) if name == window.whole.name]
+    if len(found_at) != 1 or implementation.keeping is None or implementation.spatial is None or call.rings:
         return None
-    (place,) = positions
+    (position,) = found_at
     spatial = implementation.spatial
-    if place >= len(spatial.inputs) or spatial.accumulates or spatial.inputs[place].input_rows != window.rows:
+    if position >= len(spatial.inputs) or spatial.accumulates or spatial.inputs[position].input_rows != window.rows:
         return None
-    if call.seen_shape(place, window.whole)[0] != 1 or call.prefetched or len(call.outputs) > 1:
+    if call.seen_shape(position, window.whole)[0] != 1 or call.prefetched or len(call.outputs) > 1:
         return None
-    kept = Kept(stored=stored, shift=turned.shift)
-    rows = StoredRows(inputs=tuple(kept if index == place else None for index in range(len(call.inputs))))
-    name = f"input{place}_shift" if place else "input_shift"
+    kept = Kept(stored=stored, shift=write_index.shift)
+    rows = StoredRows(inputs=tuple(kept if index == position else None for index in range(len(call.inputs))))
+    # The slot of the first row is known only in the run, so it is a parameter of the function.
+    name = f"input{position}_shift" if position else "input_shift"
     made = with_parameters(implementation.keeping, rows, [name])
+    # Helpers are functions of their own and do not have this parameter.
     if made.function.helpers != implementation.function.helpers and name in made.function.helpers:
         return None
     if not has_constants_of(made, implementation):  # another kernel was chosen, which needs other constants
@@ -288,7 +293,7 @@ def _turning(call: Step, window: _Window, stored: int, turned: WriteIndex) -> Ke
     if name not in made.function.body:
         return None
     made = replace(made, alternatives=implementation.alternatives, keeping=None, in_place=())
-    return replace(call, implementation=made, rings=(turned,))
+    return replace(call, implementation=made, rings=(write_index,))
 
 
 def _pushed_into(program: Program, window: _Window, first: int, taken: set[str]) -> tuple[Program, list[Step]]:

@@ -51,7 +51,7 @@ Entry = RunStep | Notify | Await
 
 @dataclass(frozen=True, kw_only=True)
 class StepList:
-    """Per-core schedule: everything that one processor does in a run, in order."""
+    """Per-core schedule: everything that one processor does in a run, in order. Other files call it a list."""
 
     processor: str
     entries: tuple[Entry, ...]
