@@ -53,7 +53,7 @@ def test_a_self_test_that_fails_gives_no_figure(kind: Callable[[str], Package], 
     source = tmp_path / f"{MODEL}.c"
     source.write_text(source.read_text().replace(f"    return {MODEL}_ok;", f"    return ({MODEL}_status)3;"))
     coverage = selftest_coverage(tmp_path, MODEL, macs=1)
-    assert coverage.statements is None and "on the host, failed (exit 1)" in str(coverage.reason)
+    assert coverage.statements is None and "on the host failed (exit 1)" in str(coverage.reason)
 
 
 def test_large_models_and_other_compilers_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

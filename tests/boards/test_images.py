@@ -218,7 +218,7 @@ def test_images_need_instances_and_a_board(tmp_path: Path) -> None:
         BuildOptions(relocatable_image=True)
     with pytest.raises(BadOptions, match="relocatable_image: host has no board"):
         built(network(1), tmp_path / "host", "host")
-    with pytest.raises(BadOptions, match="image = 3: True or False"):
+    with pytest.raises(BadOptions, match="image = 3: give True or False"):
         BuildOptions(relocatable_image=3, context="caller")  # type: ignore[arg-type]
 
 
@@ -229,5 +229,5 @@ def test_the_command_line_makes_one(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     image = Package.load(tmp_path / "out").report["image"]
     assert image["file"] == "net.img" and image["runs"] is None
-    assert "not run" in (tmp_path / "out" / "README.md").read_text()
+    assert "has not been run" in (tmp_path / "out" / "README.md").read_text()
     assert "net.img" in done.stdout

@@ -152,7 +152,7 @@ def test_wrong_outputs_of_a_device_fail_the_build(model: Path, tmp_path: Path) -
         ("", BadOptions, "write {elf}"),
         ("run 'it {elf}", BadOptions, "no closing quotation; quotes have to come in pairs"),
         ("no_such_program_here {elf}", MissingTool, "the program 'no_such_program_here' is not found"),
-        (5, BadOptions, "runner is a int; give a command, such as 'probe-rs run {elf}'"),
+        (5, BadOptions, "runner is a int; give a command as text, such as 'probe-rs run {elf}'"),
     ],
 )
 def test_commands_that_are_no_runners(text: str, error: type[TvmExtError], said: str) -> None:

@@ -42,7 +42,7 @@ def compiled(
 def test_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         BadOptions,
-        match=r"steps run on cpu0 and cpu1\. .* one run at a time\. Choose context = 'static', .* or processors = cpu0",
+        match=r"steps run on cpu0 and cpu1, .* one run at a time, .*\. Choose context = 'static', .* processors = cpu0",
     ):
         compiled(tmp_path, monkeypatch, context="caller")
 

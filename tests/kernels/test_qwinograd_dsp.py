@@ -145,7 +145,7 @@ def assert_least_and_greatest(kernel: Kernel, weight: np.ndarray, limit: int, ro
     assert kernel.refuses(taken, CORTEX_M4) is None
     for beyond in ((-1, 0), (0, 1)):
         refusal = kernel.refuses(replace(taken, bias=(ends + beyond).astype(np.int32)), CORTEX_M4)
-        assert refusal is not None and refusal.reason == f"{reason}, whatever the input"
+        assert refusal is not None and refusal.reason == f"{reason}, for every input"
     x = np.full(taken.inputs[0].shape, 255, np.uint8)
     top, left = (2 - taps // 2 for taps in weight.shape[1:3])
     x[0, top : top + weight.shape[1], left : left + weight.shape[2]][weight[0] > 0] = 0  # the least sum of channel 0

@@ -122,7 +122,7 @@ def test_a_branch_that_may_fail_is_not_computed_in_vain(tmp_path: Path) -> None:
     [
         ({"sx": 1}, r"no input 'sx'. Did you mean 'x'\? Inputs: x, sr, n"),
         ({"sr": 1.5}, "'sr' is of type int64, which has no such value"),
-        ({"sr": "fast"}, "give numbers"),
+        ({"sr": "fast"}, "numbers are needed"),
         ({"sr": [1, 2]}, r"is given the shape \[2\]; the model's is \[\]"),
         ({"k": 1}, "no input 'k'"),
     ],

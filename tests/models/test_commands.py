@@ -63,7 +63,9 @@ def test_estimate_is_that_of_python(small: Path) -> None:
     options = tvm_ext.BuildOptions(optimize="size", ram="8KiB")
     wanted = tvm_ext.estimate(small, "cortex_m4", options)
     found = json.loads(told("estimate", small, "-p", "cortex_m4", "--optimize", "size", "--ram", "8KiB", "--json"))
-    assert found == asdict(wanted) | {"predicted_ms": wanted.predicted_ms}
+    assert wanted.best_case is None, "the model has no branches"
+    values = {key: value for key, value in asdict(wanted).items() if key != "best_case"}
+    assert found == values | {"predicted_ms": wanted.predicted_ms}
     text = told("estimate", small, "-p", "cortex_m4", "--optimize", "size", "--ram", "8KiB")
     assert f"{wanted.predicted_instructions:,}" in text and f"{wanted.ram_bytes:,} B" in text
     assert not list(small.parent.glob("*.c"))

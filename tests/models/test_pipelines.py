@@ -138,7 +138,7 @@ def test_a_package_is_verified_over_successive_inputs(tmp_path: Path, monkeypatc
     ]
     with (
         HostModel(package.folder, interface, toolchain=QUICK_TOOLCHAIN) as model,
-        pytest.raises(VerificationFailed, match="when other samples are under way"),
+        pytest.raises(VerificationFailed, match="depend on the other samples in the pipeline"),
     ):
         host_outputs(model, samples)
 

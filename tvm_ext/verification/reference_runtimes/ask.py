@@ -91,7 +91,7 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     found = _run_here(mod, samples, inner)
     if isinstance(found, str):
         reasons = [*refusals, RuntimeRefusal(runtime=TVM, reason=found)]
-        listed = "; ".join(f"{refusal.runtime}: {refusal.reason}" for refusal in reasons)
+        listed = "; ".join(f"{refusal.runtime}: {refusal.reason.rstrip('.')}" for refusal in reasons)
         raise VerificationFailed(
             f"no reference runtime can run the model: {listed}. Other samples may help (--verify-inputs); --verify "
             "none builds the package anyway, marked as not verified."
