@@ -135,7 +135,7 @@ def test_kernels_of_more_scratch_are_left_where_the_model_would_not_fit(
 ) -> None:
     limit = plain.report["arena_bytes"] + more_bytes
     assert limit < tuned.report["arena_bytes"], "what measured best takes more"
-    with pytest.warns(ModelNotice, match=f"tune: m: .* a slower method, .* {said}"):
+    with pytest.warns(ModelNotice, match=f"tune: m: .* a slower method would be needed .* {said}"):
         tight = built(loaded, tmp_path / "m", replace(TUNED, ram=limit))
     assert tight.report["arena_bytes"] <= limit and said in tight.report["tuning"]["notice"]
     assert [one["method"] for one in tight.report["fit"]["attempts"]] == ["whole"]
@@ -163,7 +163,7 @@ def test_a_kernel_that_computes_something_else_is_an_error(
     own = next(kernel for kernel in registry.kernels() if kernel.name == "qconv2d_dsp")
     planted(own, monkeypatch, "output[0] = (int8_t)(output[0] ^ 1);")
     with pytest.raises(
-        VerificationFailed, match=r"tune: \w+ by planted: .* operator's reference in 1 of 1920 elements"
+        VerificationFailed, match=r"tune: \w+ with kernel planted: .* operator's reference in 1 of 1920 elements"
     ):
         built(loaded, tmp_path / "m", TUNED)
     assert not (tmp_path / "m").exists()
@@ -175,7 +175,7 @@ def test_floats_of_other_bits_are_an_error(
     """An ulp is within tolerance of the reference, but not what the other kernels give."""
     own = next(kernel for kernel in registry.kernels() if kernel.name == "conv2d_f32")
     planted(own, monkeypatch, "((uint32_t *)(void *)output)[0] ^= 1u;")
-    with pytest.raises(VerificationFailed, match=r"tune: \w+ by planted: it gives other bits than conv2d_f32"):
+    with pytest.raises(VerificationFailed, match=r"tune: \w+ with kernel planted: it gives other bits than conv2d_f32"):
         built(loaded, tmp_path / "m", BuildOptions(tune=True, verify=()))
 
 
