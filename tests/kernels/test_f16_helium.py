@@ -206,7 +206,7 @@ def test_a_dense_layer_by_runs_of_channels() -> None:
         (
             half_floats_helium.DENSE_F16,
             replace(dense(1, 4, 4), weight=np.full((4, 4), 0.1, np.float32)),
-            "hold every weight",
+            "represent every weight exactly",
         ),
     ],
 )

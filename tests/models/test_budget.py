@@ -113,7 +113,9 @@ def test_nothing_fits_says_how_near_it_came(digits: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("ram", "says"), [(0, "at least 1 byte"), ({"dtcm": 0}, "ram = 0 of dtcm: at least 1 byte")])
+@pytest.mark.parametrize(
+    ("ram", "says"), [(0, "at least 1 byte"), ({"dtcm": 0}, "ram = 0 of dtcm: give at least 1 byte")]
+)
 def test_budgets_that_are_none(ram: int | dict[str, int], says: str) -> None:
     with pytest.raises(BadOptions, match=says):
         BuildOptions(ram=ram)
