@@ -124,5 +124,5 @@ def test_a_board_that_ends_or_hangs_is_an_error(package: Package) -> None:
         session._seconds = 0.0
         session._process.send_signal(signal.SIGSTOP)
         os.waitpid(session._process.pid, os.WUNTRACED)
-        with pytest.raises(RunFailed, match="did not answer within 0 s; TVM_EXT_PATIENCE=10"):
+        with pytest.raises(RunFailed, match="did not answer within 0 s; set TVM_EXT_PATIENCE=10"):
             session.run(good)
