@@ -141,7 +141,7 @@ def _within(job: _Job, options: BuildOptions, limit: int) -> tuple[tvm.IRModule,
     try:
         module, compiled = job.compiled(limited)
     except errors.DoesNotFit as error:
-        reached = re.findall(r": (\d+) B(?=[;.])", str(error).partition("Tried, best shown")[2])
+        reached = re.findall(r": (\d+) B(?=[;.])", str(error).partition("Best of each method")[2])
         if not reached:
             raise
         limited = replace(options, ram={memory: min(map(int, reached))})
