@@ -33,7 +33,7 @@ def spoiled(value: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, "no array for the input 'y', only x"),
+        ({"y": None}, "no array for the input 'y'; it holds x"),
         ({"y": spoiled(np.nan)}, "'y' contains NaN or infinity, first in sample 2"),
         ({"y": spoiled(-np.inf)}, "'y' contains NaN or infinity, first in sample 2"),
         ({"y": np.ones((4, 3), "float32")}, r"'y' has shape \(4, 3\), but must have \(N, 2\) for N"),

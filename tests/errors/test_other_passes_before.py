@@ -47,7 +47,7 @@ def test_calibration_under_another_name_says_what_is_there(module: tvm.IRModule,
     array = np.zeros((2, 1, 3, 12, 10), np.float32)
     np.savez(tmp_path / "c.npz", image=array, labels=np.zeros(2, int))
     for source in (tmp_path / "c.npz", str(tmp_path / "c.npz"), {"image": array, "labels": [0, 0]}):
-        with pytest.raises(BadInput, match=r"has no array for the input 'x', only image, labels\. Give the arrays"):
+        with pytest.raises(BadInput, match=r"has no array for the input 'x'; it holds image, labels\. Give the arrays"):
             tvm_ext.estimate(module, "cortex_m4", BuildOptions(quantize="int8"), calibration=source)
     np.savez(tmp_path / "none.npz")
     with pytest.raises(BadInput, match="it holds no array at all"):

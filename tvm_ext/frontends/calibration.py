@@ -135,9 +135,9 @@ def _no_array(where: str, name: str, there: Iterable[str]) -> BadInput:
     """
     names = sorted(map(str, there))
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    held = f"it holds {shown}" if shown else "it holds no array at all"
     return BadInput(
-        f"{where}: has no array for the input {name!r}, only {shown or 'nothing'}. Give the arrays the names "
-        "of the model's inputs."
+        f"{where}: has no array for the input {name!r}; {held}. Give the arrays the names of the model's inputs."
     )
 
 
