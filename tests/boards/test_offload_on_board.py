@@ -63,7 +63,7 @@ def test_calls_counted_are_those_planned(tmp_path: Path) -> None:
     assert package.run_board([_zeros(package)]).driver_calls == (planned["starts"], planned["waits"])
     assert package.interface.servers == ()
     readme = (package.folder / "README.md").read_text(encoding="utf-8")
-    assert f"There are {planned['starts']} starts and" in readme and "`npu_driver.h`" in readme
+    assert f"{planned['starts']} starts and" in readme and "`npu_driver.h`" in readme
     names = subprocess.run(
         ["arm-none-eabi-nm", package.folder / "libnet.a"], capture_output=True, text=True, check=True
     )
