@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import traceback
 import warnings
 from contextlib import chdir
@@ -141,10 +140,9 @@ def _within(job: _Job, options: BuildOptions, limit: int) -> tuple[tvm.IRModule,
     try:
         module, compiled = job.compiled(limited)
     except errors.DoesNotFit as error:
-        reached = re.findall(r": (\d+) B(?=[;.])", str(error).partition("Best of each method")[2])
-        if not reached:
+        if not error.least_bytes:
             raise
-        limited = replace(options, ram={memory: min(map(int, reached))})
+        limited = replace(options, ram={memory: min(error.least_bytes.values())})
         module, compiled = job.compiled(limited)
     return module, compiled, limited
 

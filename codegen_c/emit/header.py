@@ -379,7 +379,7 @@ def convertible(port: Port) -> bool:
 
 
 def quantize_functions(interface: Interface) -> str:
-    """Return the conversion functions of quantized ports, for the header after its macros; empty without such ports."""
+    """Return the conversion functions of quantized ports, which follow the header's macros; empty if there are none."""
     ports = [port for port in (*interface.inputs, *interface.outputs) if convertible(port)]
     if not ports:
         return ""

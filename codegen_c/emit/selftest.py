@@ -25,7 +25,7 @@ _LINE_LENGTH = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TestVector:
-    """One sample: arrays of the ports' shapes and dtypes under their names in the model (`Port.source`).
+    """A sample: an array for each port, in the port's shape and dtype, under its name in the model (`Port.source`).
 
     outputs: None if they are unknown; the self-test then runs the sample and compares nothing.
     """

@@ -20,7 +20,7 @@ from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sharing:
-    """C names of the objects that one model shares with others of its bundle; by default none, for a model alone.
+    """C names of the objects that a model shares with others of its bundle. A model compiled alone shares none.
 
     bundle: the prefix of the bundle's names. arenas: memory -> the arena's object; arenas of states and of instances
     that callers hold are never shared. constants: name in the program -> symbol. functions: function -> symbol.

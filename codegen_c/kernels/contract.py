@@ -263,7 +263,7 @@ class Implementation:
     integers_only: for a kernel that is not exact, True if its C still computes in integers, as plain C may.
     correctly_rounded: for a kernel that computes floats, True if each result is rounded once, so that every processor
     computes the bytes of the reference.
-    alternatives: kernels that were not chosen, for the report.
+    alternatives: kernels that were not chosen, which the report lists.
     keeping: makes the same kernel again, for operands of which only some rows are stored. Ring buffers of row sequences
     and of states, and parts of other tensors, use it after the choice of the kernel.
     in_rows: for a kernel that computes all rows at once, the same operator by rows of its output, if such a kernel

@@ -48,7 +48,7 @@ def no_text(_: PackageParts) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """One build system. title: its name in the package's README. usage: lines that a user types, with `{name}` in them.
+    """A build system. title: its name in the package's README. usage: lines that a user types, with `{name}` in them.
 
     files: texts by relative name. in_cmake: lines for the package's CMakeLists.txt, if the build system reads it.
     """
