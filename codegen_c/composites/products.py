@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -10,110 +10,93 @@ from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
-from codegen_c.composites.chains import QuantizedChain, after_anchor, inputs_of
+from codegen_c.composites.chains import QuantizedChain, QuantizedConstant, after_anchor
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
-from codegen_c.operators.kinds import ConstantMatmul, Matmul, MatmulShape, QMatmul, Quantization, TensorType
+from codegen_c.operators.kinds import Array, ConstantMatmul, Matmul, MatmulShape, QMatmul, Quantization, TensorType
 from codegen_c.operators.scalar import Instruction, ScalarProgram
 
 Labels = tuple[str, str, str]
 """A letter for each axis of the two operands and of the result, as in einsum."""
+Product = Matmul | QMatmul | ConstantMatmul
+_CONSTANT = -1
+"""Stands for the parameter of a constant operand, which is no input of its composite."""
 
 
-def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul | ConstantMatmul, tuple[int, ...]] | NoMatch:
+def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[Product, tuple[int, ...]] | NoMatch:
     """Return the product of two activations of a chain, with a number that multiplies or divides it.
 
     The first operand may be a constant matrix.
     """
-    if anchor.operands[0].var in chain.constants and anchor.name == "matmul":
-        return _quantized_constant_first(chain, anchor)
-    arguments = [chain.parameter(value) for value in anchor.operands]
+    matrix = chain.constants.get(anchor.operands[0].var) if anchor.name == "matmul" else None
+    if matrix is not None and (matrix.scale.size != 1 or matrix.data.dtype not in (np.int8, np.uint8)):
+        return NoMatch("its constant matrix has several scales")
+    arguments = [chain.parameter(value) for value in anchor.operands[0 if matrix is None else 1 :]]
+    known = tuple(index for index in arguments if index is not None)
+    constants = () if matrix is None else (_matrix_type(matrix),)
     scale = _scale(chain.body[1:])
-    if len(arguments) != 2 or None in arguments or scale is None:
+    if len(anchor.operands) != 2 or len(known) != len(arguments) or scale is None:
         return NoMatch("more than a positive number and a clamp follows a product of two activations")
-    first, second = (chain.inputs[index] for index in arguments if index is not None)
-    shape = matmul_shape(anchor, first.shape, second.shape)
-    if isinstance(shape, NoMatch):
-        return shape
-    operator = QMatmul(
-        inputs=(first, second), outputs=(chain.output,), shape=shape, scale=scale, low=chain.low, high=chain.high,
-        rounding=chain.rounding,
-    )  # fmt: skip
-    return operator, tuple(index for index in arguments if index is not None)
-
-
-def _quantized_constant_first(chain: QuantizedChain, anchor: Call) -> tuple[ConstantMatmul, tuple[int, ...]] | NoMatch:
-    known, index, scale = (
-        chain.constants[anchor.operands[0].var],
-        chain.parameter(anchor.operands[1]),
-        _scale(chain.body[1:]),
-    )
-    if index is None or scale is None or known.scale.size != 1 or known.data.dtype not in (np.int8, np.uint8):
-        return NoMatch("more than a clamp follows the product, or its matrix has several scales")
-    quantization = Quantization(
-        scale=float(known.scale.reshape(-1)[0]), zero_point=int(known.zero_point.reshape(-1)[0])
-    )
-    matrix = TensorType(shape=known.data.shape, dtype=str(known.data.dtype), quantization=quantization)
-    second = chain.inputs[index]
-    shape = _constant_shape(matrix.shape, second.shape)
+    inputs = tuple(chain.inputs[index] for index in known)
+    shape = _shape(anchor, (*constants, *inputs), is_constant=matrix is not None)
     if isinstance(shape, NoMatch):
         return shape
     product = QMatmul(
-        inputs=(matrix, second), outputs=(chain.output,), shape=shape, scale=scale, low=chain.low, high=chain.high,
+        inputs=(*constants, *inputs), outputs=(chain.output,), shape=shape, scale=scale, low=chain.low, high=chain.high,
         rounding=chain.rounding,
     )  # fmt: skip
-    return ConstantMatmul(inputs=(second,), outputs=product.outputs, product=product, first=known.data), (index,)
+    return _with_constant(product, None if matrix is None else matrix.data), known
 
 
-def _constant_shape(first: tuple[int, ...], second: tuple[int, ...]) -> MatmulShape | NoMatch:
-    """Return the axes of a product of a single constant matrix with a single matrix."""
+def _matrix_type(matrix: QuantizedConstant) -> TensorType:
+    scale, zero_point = float(matrix.scale.reshape(-1)[0]), int(matrix.zero_point.reshape(-1)[0])
+    quantization = Quantization(scale=scale, zero_point=zero_point)
+    return TensorType(shape=matrix.data.shape, dtype=str(matrix.data.dtype), quantization=quantization)
+
+
+def _shape(anchor: Call, operands: Sequence[TensorType], *, is_constant: bool) -> MatmulShape | NoMatch:
+    """Return the axes of a product. is_constant: the first operand is a constant, then both are single matrices."""
+    first, second = (operand.shape for operand in operands[:2])
+    if not is_constant:
+        return matmul_shape(anchor, first, second)
     if min(len(first), len(second)) < 2 or prod(first[:-2]) != 1 or prod(second[:-2]) != 1:
         return NoMatch("its operands are not two matrices")
-    depth, columns = second[-2:]
-    return MatmulShape(rows=first[-2], heads=1, depth=depth, columns=columns, heads_inside=True, steps=(0, 1, columns))
+    return matmul_shape(anchor, first[-2:], second[-2:])
 
 
-def _float_constant_first(composite: Composite, anchor: Call) -> tuple[ConstantMatmul, tuple[int, ...]] | NoMatch:
-    array, index = anchor.operands[0].array, anchor.operands[1].parameter
-    if array is None or index is None or array.dtype != np.float32:
-        return NoMatch("is no product of a constant matrix with an activation")
-    second = composite.inputs[index]
-    shape = _constant_shape(array.shape, second.shape)
-    # The constant stands for an input that the composite does not have.
-    first = replace(anchor, operands=(CallOperand(parameter=-1), anchor.operands[1]))
-    after = after_anchor(composite, first, takes_bias=False, num_operands=2)
-    if isinstance(shape, NoMatch) or isinstance(after, NoMatch):
-        return shape if isinstance(shape, NoMatch) else after  # type: ignore[return-value]
-    builder, _ = after
-    matrix = TensorType(shape=array.shape, dtype="float32")
-    inputs = tuple(composite.inputs[place] for place in builder.inputs[1:])
-    product = Matmul(
-        inputs=(matrix, *inputs), outputs=composite.outputs, shape=shape, finish=_with_factors(builder.program())
-    )
-    operator = ConstantMatmul(inputs=inputs, outputs=composite.outputs, product=product, first=array)
-    return operator, tuple(builder.inputs[1:])
+def _with_constant(product: Matmul | QMatmul, matrix: Array | None) -> Product:
+    """Return the product, or where its first operand is a constant matrix, the operator that carries the matrix."""
+    if matrix is None:
+        return product
+    return ConstantMatmul(inputs=product.inputs[1:], outputs=product.outputs, product=product, first=matrix)
 
 
-def float_product(composite: Composite, anchor: Call) -> tuple[Matmul | ConstantMatmul, tuple[int, ...]] | NoMatch:
+def float_product(composite: Composite, anchor: Call) -> tuple[Product, tuple[int, ...]] | NoMatch:
     """Return the float product of two activations, with the element-wise operators that follow it.
 
     The first operand may be a constant matrix.
     """
-    if anchor.operands[0].array is not None and anchor.name == "matmul":
-        return _float_constant_first(composite, anchor)
+    matrix = anchor.operands[0].array if anchor.name == "matmul" else None
+    if matrix is not None and matrix.dtype == np.float32:
+        # The constant stands for an input that the composite does not have.
+        anchor = replace(anchor, operands=(CallOperand(parameter=_CONSTANT), *anchor.operands[1:]))
+    else:
+        matrix = None
     arguments = [operand.parameter for operand in anchor.operands]
     if len(arguments) != 2 or None in arguments:
         return NoMatch("is no product of two activations")
-    first, second = (composite.inputs[index] for index in arguments if index is not None)
-    shape = matmul_shape(anchor, first.shape, second.shape)
     after = after_anchor(composite, anchor, takes_bias=False, num_operands=2)
-    if isinstance(shape, NoMatch) or isinstance(after, NoMatch):
-        return shape if isinstance(shape, NoMatch) else after  # type: ignore[return-value]
+    if isinstance(after, NoMatch):
+        return after
     builder, _ = after
-    operator = Matmul(
-        inputs=inputs_of(composite, builder), outputs=composite.outputs, shape=shape,
-        finish=_with_factors(builder.program()),
-    )  # fmt: skip
-    return operator, tuple(builder.inputs)
+    constants = () if matrix is None else (TensorType(shape=matrix.shape, dtype="float32"),)
+    read = (composite.inputs[index] for index in arguments if index not in (None, _CONSTANT))
+    shape = _shape(anchor, (*constants, *read), is_constant=matrix is not None)
+    if isinstance(shape, NoMatch):
+        return shape
+    own = tuple(index for index in builder.inputs if index != _CONSTANT)
+    operands, finish = (*constants, *(composite.inputs[index] for index in own)), _with_factors(builder.program())
+    product = Matmul(inputs=operands, outputs=composite.outputs, shape=shape, finish=finish)
+    return _with_constant(product, matrix), own
 
 
 def _with_factors(program: ScalarProgram) -> ScalarProgram:

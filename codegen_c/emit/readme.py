@@ -216,7 +216,8 @@ def _stream_usage(interface: Interface) -> str:
             body = [f"driver_{port.name}(context, row, {line});"]
         loop = ["for (int32_t row = row_begin; row < row_end; ++row) {", block(body), "}", "return 0;"]
         if port.stream and port.stream.strips:
-            note = f"Your driver returns the address of a row, as often as it is called. {describe_strips(port)}"
+            note = "Your driver returns the address of the row. The run may ask for the same row several times. "
+            note += describe_strips(port)
             loop = [
                 f"const int32_t pixel = {macro} / {interface.columns_macro(port)};",
                 "const int32_t width = (column_end - column_begin) * pixel;",

@@ -86,8 +86,8 @@ def _flow(parallel: ParallelProgram, model: str) -> str:
         "uint32_t take;      /* phase of the next input to take */",
         "uint32_t taken;     /* phase of the input that was taken last */",
     ]
-    note = "/* Inputs in flight, for the caller's processor only. Successive inputs have successive phases; tensors\n"
-    note += "   that two processors use have an offset for each. */"
+    note = "/* Inputs in flight. Only the caller's processor uses this struct. Successive inputs have successive\n"
+    note += "   phases; tensors that two processors use have an offset for each phase. */"
     own = [f"extern {_PHASE} {name};" for name in _phase_names(parallel, model)]
     struct = (
         f"struct {flow_name(model)} {{\n{block(members)}\n}};\nextern struct {flow_name(model)} {flow_name(model)};"
