@@ -72,7 +72,8 @@ class Compiled:
     attempts: all attempts to make the model fit, in order; the last gave this result. placement: predicted results of
     placing operators on several processors; None if all run on the first. recomputed: operators that run again; None if
     there was no search for them. sharing: files that other models of a bundle share with this model. parallel: the
-    program as per-core schedules; None if the platform's first processor runs all of it.
+    program as per-core schedules; None if the platform's first processor runs all of it. goes_on: True for a stream of
+    new frames whose outputs depend on all frames since the reset, because states of recurrent layers go on.
     """
 
     program: Program
@@ -89,6 +90,12 @@ class Compiled:
     placement: Mapping[str, Any] | None = None
     sharing: Sharing = ALONE
     parallel: ParallelProgram | None = None
+    goes_on: bool = False
+
+    @property
+    def is_stream(self) -> bool:
+        """True if a run takes only the new frames of a window over time."""
+        return self.goes_on or self.interface.warm_up_runs > 0
 
     @property
     def modelled_instructions(self) -> int:

@@ -69,6 +69,40 @@ def repeat_step(step: relax.Function, repeated: RepeatedStep, module: tvm.IRModu
     return Repeated(function=function, constants=merged.constants)
 
 
+def with_count(function: tirx.PrimFunc, stacked: Sequence[int], count: int) -> tirx.PrimFunc:
+    """Return a loop that runs the same step for another number of elements, from the first to the last.
+
+    function: runs a step in a loop over time, as `repeat_step` writes it. stacked: positions of the parameters that
+    have an element for each step. The attributes stay, except for the number of steps.
+    """
+    longer = [function.params[place] for place in stacked]
+    sequences = {var: tirx.decl_buffer((count, *_shape(var)[1:]), str(var.ty.dtype), var.name) for var in longer}
+    times: set[Var] = set()
+
+    def load(expr: TensorLoad) -> Expr:
+        if expr.source not in sequences:
+            return expr
+        times.add(expr.indices[0])
+        return tirx.BufferLoad(sequences[expr.source], expr.indices)
+
+    def store(statement: tirx.BufferStore) -> tirx.Stmt:
+        if statement.buffer not in sequences:
+            return statement
+        return tirx.BufferStore(sequences[statement.buffer], statement.value, statement.indices)
+
+    def loop(statement: tirx.For) -> tirx.Stmt:
+        if statement.loop_var not in times:
+            return statement
+        return tirx.For(statement.loop_var, 0, count, statement.kind, statement.body)
+
+    body = tvm_ffi.structural_map(function.body, [(TensorLoad, load), (tirx.BufferStore, store)])
+    body = tvm_ffi.structural_map(body, [(tirx.For, loop)])
+    params = [sequences.get(param, param) for param in function.params]
+    shorter = tirx.PrimFunc(params, body, function.ret_type, function.attrs)
+    repeated = RepeatedStep.read(function)
+    return replace(repeated, count=count).write(shorter) if repeated.count else shorter
+
+
 def _in_time(body: tirx.Stmt, renamed: Mapping[Var, Var], sequences: Mapping[Var, Var], time: Expr) -> tirx.Stmt:
     """Return the body of one step: it reads and writes states under new names, and sequences at one time."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.constant_value import evaluate
+from relay_passes.analysis.constant_value import evaluate, evaluate_by_tvm
 from relay_passes.dataflow import (
     array_of,
     bindings,
@@ -17,13 +17,11 @@ from relay_passes.dataflow import (
     live,
     map_dataflow,
     op_name,
-    operands,
     outputs,
     rebuild,
     static_shape,
     substitute,
 )
-from tvm_ext.core.decisions.composites import Symbol
 
 _DEQUANTIZE = "relax.dequantize"
 _SHAPE_MOVES = ("relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze")
@@ -71,25 +69,7 @@ def _value(value: relax.Expr) -> relax.Expr | None:
     if not isinstance(value, relax.Call) or op_name(value) == _DEQUANTIZE:
         return None
     found = evaluate(value)
-    return _computed_by_tvm(value) if found is None else found
-
-
-def _computed_by_tvm(call: relax.Call) -> relax.Expr | None:
-    """Compile and run a single call, which takes 30 ms and gives exactly the bits of the compiled model."""
-    tensors = [leaf for leaf in operands(call) if isinstance(leaf.ty, relax.TensorType)]
-    if op_name(call) is None or not tensors or any(array_of(leaf) is None for leaf in tensors):
-        return None
-    if not isinstance(call.ty, relax.TensorType):
-        return None
-    var = relax.Var("value", call.ty)
-    block = relax.DataflowBlock([relax.VarBinding(var, call)])
-    func = relax.BlockBuilder().normalize(relax.Function([], relax.SeqExpr([block], var), call.ty))
-    passes = tvm.transform.Sequential([relax.transform.LegalizeOps(), relax.transform.FoldConstant()])
-    with tvm.target.Target("llvm"):
-        mod = passes(tvm.IRModule({"main": Symbol(name="main").write(func)}))
-    result = relax.transform.CanonicalizeBindings()(mod)["main"].body
-    result = result.body if isinstance(result, relax.SeqExpr) else result
-    return result if array_of(result) is not None else None
+    return evaluate_by_tvm(value) if found is None else found
 
 
 def _moved_onto_constant(value: relax.Expr, dequantized: Mapping[relax.Var, relax.Call]) -> relax.Call | None:

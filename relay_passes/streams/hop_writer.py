@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from relay_passes.dataflow import (
     bindings,
@@ -21,6 +21,7 @@ from relay_passes.dataflow import (
     substitute,
     with_span,
 )
+from relay_passes.streams.first_rows import FirstRows
 from relay_passes.streams.hop_costs import cost_of_window, label
 from relay_passes.streams.time_rules import Rule, Slide
 from relay_passes.streams.value_times import Times, arguments_of
@@ -38,6 +39,7 @@ class HopFunction:
     sequence: its bindings.
     whole: bindings that are computed for the whole window.
     borders: bindings that are rows touched by padding, with their operators.
+    functions: functions that the bindings call and the model does not have: recurrent layers of fewer steps.
     """
 
     func: relax.Function
@@ -45,17 +47,23 @@ class HopFunction:
     sequence: Sequence[relax.VarBinding]
     whole: Set[relax.Var]
     borders: Mapping[relax.Var, str]
+    functions: Mapping[tvm.ir.GlobalVar, tirx.PrimFunc]
 
 
-def write_hop(main: relax.Function, times: Times, hop: int) -> HopFunction:
+Shorten = Callable[[tvm.ir.GlobalVar, Sequence[int], int], tirx.PrimFunc]
+"""Function from a loop over time, its parameters with an element for each step, and a number of steps to that loop."""
+
+
+def write_hop(main: relax.Function, times: Times, hop: int, shorten: Shorten) -> HopFunction:
     """Return the function that takes `hop` new frames.
 
     It is written twice: the first draft only counts how many rows of each value are read at once. Raises
-    UnsupportedModel for rows that an operator would compute from padding alone, where it cannot.
+    UnsupportedModel for rows that an operator would compute from padding alone, where it cannot, and as `FirstRows`.
     """
-    draft = _HopWriter(main, times, hop, {})
+    first_rows = FirstRows(main, times, hop) if times.recurrences else None
+    draft = _HopWriter(main, times, hop, {}, first_rows, shorten)
     draft.run()
-    return _HopWriter(main, times, hop, draft.needed).run()
+    return _HopWriter(main, times, hop, draft.needed, first_rows, shorten).run()
 
 
 class _HopWriter:
@@ -63,17 +71,28 @@ class _HopWriter:
 
     most: rows of a value's middle that are read at once, from an earlier draft.
     needed: the same number of rows, as this draft needs them.
+    first_rows: rows ahead of the first run, which states have after a reset; None where no result ever reads them.
     """
 
-    def __init__(self, main: relax.Function, times: Times, hop: int, most: Mapping[relax.Var, int]) -> None:
+    def __init__(
+        self,
+        main: relax.Function,
+        times: Times,
+        hop: int,
+        most: Mapping[relax.Var, int],
+        first_rows: FirstRows | None,
+        shorten: Shorten,
+    ) -> None:
         self.main, self.times, self.hop, self.most = main, times, hop, most
+        self.first_rows, self.shorten = first_rows, shorten
         self.input = next(iter(times.over))
         self.values = {binding.var: binding.value for binding in bindings(main)}
         self.labels = {binding.var: label(binding) for binding in bindings(main)}
         self.written = NamedBindings({param.name for param in main.params} | {var.name for var in self.values})
         self.needed: dict[relax.Var, int] = {}
         self.params: dict[relax.Var, relax.Var] = {}
-        self.states: list[tuple[relax.Var, relax.Var]] = []  # at the start and the end of a run
+        self.states: list[tuple[relax.Var, relax.Var, np.ndarray]] = []  # at the start and the end of a run, at reset
+        self.functions: dict[tvm.ir.GlobalVar, tirx.PrimFunc] = {}
         self.made: dict[object, relax.Var] = {}
         self.whole: set[relax.Var] = set()
         self.borders: dict[relax.Var, str] = {}
@@ -88,21 +107,23 @@ class _HopWriter:
             else:
                 self.params[param] = self.made[param] = param
         for binding in bindings(self.main):
-            if binding.var not in self.times.over:
+            if binding.var in self.times.recurrences:
+                self.made[binding.var] = self._steps(binding.var)
+            elif binding.var not in self.times.over:
                 self.made[binding.var] = self._whole(binding)
         results = [self._in_whole(result) for result in outputs(self.main)]
-        returned = [*results, *(left for _, left in self.states)]
-        params = [self.params[param] for param in self.main.params] + [found for found, _ in self.states]
+        returned = [*results, *(left for _, left, _ in self.states)]
+        params = [self.params[param] for param in self.main.params] + [found for found, _, _ in self.states]
         counted = InputCount.read(self.main)
         sequence = live(self.written.sequence, returned)
         func = build(params, sequence, returned, attrs=self.main.attrs, as_tuple=True)
         if counted.count is not None:
             func = InputCount(count=len(params)).write(func)
-        kept = [
-            ModelState(name=found.name, initial=np.zeros(static_shape(found), str(found.ty.dtype)))
-            for found, _ in self.states
-        ]
-        return HopFunction(func=func, states=kept, sequence=sequence, whole=self.whole, borders=self.borders)
+        kept = [ModelState(name=found.name, initial=initial) for found, _, initial in self.states]
+        return HopFunction(
+            func=func, states=kept, sequence=sequence, whole=self.whole, borders=self.borders,
+            functions=self.functions,
+        )  # fmt: skip
 
     def _whole(self, binding: relax.VarBinding) -> relax.Var:
         """Write a value that is not over time. It reads whole windows of the values that are over time."""
@@ -115,6 +136,54 @@ class _HopWriter:
         made = self.written.bind(binding.var.name, substitute(value, replaced), keep_name=True)
         self.whole.add(made)
         return made
+
+    def _steps(self, var: relax.Var) -> relax.Var:
+        """Write the steps of a recurrent layer for the new rows of its sequences."""
+        layer, call = self.times.recurrences[var], self.values[var]
+        sequence = layer.given[layer.sequences.start]
+        steps = self.times.over[sequence].new_rows(self.hop)
+        wait = self.first_rows.runs_to_wait(sequence, var) if self.first_rows else 0
+        given, kept = list(layer.given), dict[int, relax.Var]()
+        for place, operand in enumerate(given):
+            if place in layer.sequences:
+                given[place] = self._new(operand)
+            elif place < layer.num_states and place not in layer.carried:
+                given[place] = kept[place] = relax.Var(self.written.free(f"{var.name}.state{place}"), operand.ty)
+            else:
+                given[place] = self._in_whole(operand)
+        for place, initial in enumerate(layer.initial):
+            if wait:
+                given[place] = self.written.bind(
+                    f"{var.name}.before{place}", relax.op.where(self._started(wait), given[place], constant(initial))
+                )
+        function = layer.function
+        if steps != layer.steps:
+            shorter = self.shorten(layer.function, layer.stacked, steps)
+            function = relax.BlockBuilder().add_func(shorter, f"{layer.function.name_hint}_{steps}_steps")
+            self.functions[function] = shorter
+        types = [
+            relax.TensorType([steps, *ty.shape.values[1:]], ty.dtype) if place >= layer.num_states else ty
+            for place, ty in enumerate(call.ty.fields)
+        ]
+        made = self.written.bind(var.name, relax.call_tir(function, relax.Tuple(given), types), keep_name=True,
+                                 span=call.span)  # fmt: skip
+        for place, state in kept.items():
+            left = self.written.bind(f"{state.name}.next", relax.TupleGetItem(made, place))
+            self.states.append((state, left, layer.initial[place]))
+        return made
+
+    def _started(self, wait: int) -> relax.Var:
+        """Return whether more than `wait` runs have passed since the reset, bool[1]: the state has a step behind it."""
+        if ("started", wait) not in self.made:
+            count = wait + 1
+            marks = relax.Var(self.written.free("runs.kept"), relax.TensorType((count,), "int8"))
+            more = self.written.bind("runs", relax.op.concat([marks, constant(np.ones(1, np.int8))], 0))
+            first = self.written.slice_rows("runs.first", more, 0, 0, 1, rows=count + 1)
+            left = self.written.slice_rows("runs.kept.next", more, 0, 1, count + 1, rows=count + 1)
+            self.states.append((marks, left, np.zeros(count, np.int8)))
+            started = relax.op.greater(first, constant(np.zeros((), np.int8)))
+            self.made["started", wait] = self.written.bind("started", started)
+        return self.made["started", wait]
 
     def _in_whole(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.Var):
@@ -176,7 +245,9 @@ class _HopWriter:
             joined = self.written.bind(f"{var.name}.window", relax.op.concat([kept, self._new(var)], axis))
             self.made[key] = joined
             left = self.written.slice_rows(f"{kept.name}.next", joined, axis, new, rows, rows=rows)
-            self.states.append((kept, left))
+            zeros = np.zeros(shape, str(var.ty.dtype))
+            initial = self.first_rows.rows(var, rows - new) if self.first_rows else zeros
+            self.states.append((kept, left, initial))
         return self.made[key], rows
 
     def _rows(self, var: relax.Var, begin: int, end: int) -> relax.Var:

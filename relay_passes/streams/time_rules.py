@@ -50,6 +50,7 @@ class Rule:
     rows: rows of the result over the whole window.
     make: writes the operator for some rows.
     fill: the value of its own padding, where rows may consist of padding alone; None where they may not.
+    pads_with: the value that rows outside its operand have for it; None where it leaves such rows out of its result.
     is_view: whether the operator may be repeated wherever its result is read.
     """
 
@@ -59,6 +60,7 @@ class Rule:
     slide: Slide
     make: Make
     fill: float | None = None
+    pads_with: float | None = None
     is_view: bool = False
 
 
@@ -304,7 +306,11 @@ def windowed_rule(call: relax.Call, known: Known) -> Rule | Unruly:
         }  # fmt: skip
         return _slid(call, arguments[0], changed)
 
-    return Rule(operands=(0,), axis=axis, rows=static_shape(call)[axis], slide=slide, make=make)
+    is_sum = not hasattr(attrs, "pool_size") or bool(getattr(attrs, "count_include_pad", False))
+    return Rule(
+        operands=(0,), axis=axis, rows=static_shape(call)[axis], slide=slide, make=make,
+        pads_with=0.0 if is_sum and "max_pool" not in (op_name(call) or "") else None,
+    )  # fmt: skip
 
 
 def _both_sides(padding: list[int], count: int) -> list[int]:

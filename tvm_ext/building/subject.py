@@ -14,6 +14,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.kernels.measurements import UNMEASURED
 from tvm_ext.compilation.model_forms import calibration_of
 from tvm_ext.compilation.pipeline import compiler_of
+from tvm_ext.compilation.stages import streaming
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import NotReady, VerificationFailed
 from tvm_ext.core.options import BuildOptions
@@ -34,7 +35,7 @@ from tvm_ext.verification.reading import CheckedReading, FormComparison, beside_
 from tvm_ext.verification.reference_runtimes.ask import QUANTIZED_HERE, ask, evaluate
 from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
-from tvm_ext.verification.windows import inner_of, windows_of
+from tvm_ext.verification.windows import inner_of, windows_of, with_ongoing_runs
 
 Sample = Mapping[str, np.ndarray]
 Samples = list[dict[str, np.ndarray]]
@@ -59,7 +60,7 @@ class Expected:
     """Results of a reference runtime for the samples of a model.
 
     asked: inputs of the reference runtime. They are the samples; for a stream of new frames they are the windows that
-    end with each sample, from the first full window on.
+    end with each sample, from the first full window on; for a stream whose recurrent layers go on, the first window.
     evaluation: results of a float model in float64 for its first samples; None if there are none.
     no_evaluation: the reason why there is no evaluation.
     stressed: for each sample, True if it was drawn to be hard.
@@ -169,7 +170,8 @@ def make_subject(
     chosen, expected = _samples(mod, compiled, verify_inputs), None
     if verifies:
         with stage(progress, "running the reference runtime"):
-            chosen, expected = _expect(mod, compiled, chosen, reading)
+            stream = _as_stream(mod, options) if compiled.goes_on else None
+            chosen, expected = _expect(mod, compiled, chosen, reading, stream)
     return Subject(
         mod=mod, options=options, compiled=compiled, chosen=chosen, expected=expected, tuning=tuning,
         forms=_forms(mod, compiled, options, expected, reading),
@@ -245,18 +247,31 @@ def _stressed(specs: Mapping[str, tuple[tuple[int, ...], str]], ranges: Mapping[
     return [{**values, **{name: values[name] + np.float32(LARGE_MEAN) for name in free}}] if free else []
 
 
+def _as_stream(mod: tvm.IRModule, options: BuildOptions) -> tvm.IRModule:
+    """Return a model over a window of time as a stream of new frames."""
+    ((name, hop),) = (options.new_frames or {}).items()
+    return tvm.transform.Sequential(streaming(name, hop, (options.time_axis or {}).get(name)))(mod)
+
+
 def _expect(
-    mod: tvm.IRModule, compiled: Compiled, chosen: Chosen, reading: CheckedReading | None
+    mod: tvm.IRModule,
+    compiled: Compiled,
+    chosen: Chosen,
+    reading: CheckedReading | None,
+    stream: tvm.IRModule | None,
 ) -> tuple[Chosen, Expected]:
     """Return the results of the first reference runtime that takes the model, and its evaluation in float64.
+
+    stream: the model as a stream whose recurrent layers go on; None for other models.
 
     The results include inner tensors. If the model's own runtime fails on stressed samples, these are removed from the
     results and from the returned samples.
     """
     quantized_here = is_quantized(mod)
-    hops = compiled.interface.warm_up_runs > 0
+    hops = compiled.is_stream
     inner = inner_of(mod) if hops and compiled.is_quantized else [] if hops else sources(compiled.program)
     asked = windows_of(mod, compiled.interface, chosen.samples)
+    asked = asked[:1] if compiled.goes_on else asked
     reference_result = None
     if chosen.stressed:
         with suppress(VerificationFailed):
@@ -271,6 +286,8 @@ def _expect(
         reference_result = replace(
             reference_result, own_reading=f"{QUANTIZED_HERE}, and of the float model {why}" if why else ""
         )
+    if stream is not None:
+        reference_result = with_ongoing_runs(reference_result, stream, chosen.samples)
     num_evaluated = NUM_STEPS_EVALUATED if compiled.program.states else NUM_EVALUATED
     evaluation = None if compiled.is_quantized else evaluate(mod, asked[:num_evaluated], inner)
     stressed = range(len(chosen.plain), len(chosen.plain) + len(chosen.stressed))
@@ -278,7 +295,7 @@ def _expect(
         asked=asked, reference_result=reference_result,
         evaluation=evaluation if isinstance(evaluation, Evaluation) else None,
         no_evaluation=evaluation if isinstance(evaluation, str) else "",
-        stressed=tuple(index in stressed for index in range(len(asked))),
+        stressed=tuple(index in stressed for index in range(len(reference_result.outputs))),
     )  # fmt: skip
 
 

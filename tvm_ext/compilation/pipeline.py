@@ -242,6 +242,7 @@ def _compiled(
         rounding="tflite" if source.rounding == "tflite" else "onnx",
         lower=backend.lower, measurements=backend.target.measurements,
     )  # fmt: skip
+    compiled = replace(compiled, goes_on=warm_up.goes_on)
     peak, placement = SchedulePeak.read(lowered["main"]), ProcessorPlacement.read(lowered["main"]).report
     if peak.peak_bytes is None and placement is None:
         return compiled

@@ -27,6 +27,7 @@ from codegen_c.costs.predict import time_model
 from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.lower import macs_of_function
+from codegen_c.tir.repeat import with_count
 from relay_passes.analysis.choose_precision import WeightBits
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.layout.change_inputs import ChangeInputs
@@ -67,6 +68,7 @@ from relay_passes.simplify.recognize_normalizations import RecognizeNormalizatio
 from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
+from relay_passes.simplify.slice_takes import SliceTakes
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext.compilation.learned_updates import learned_updates
@@ -122,8 +124,8 @@ def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
 
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Return the passes that turn a window over time into a stream of new frames. They run after `changing`."""
-    streams = StreamWindows(name, hop, axis, macs_of_function)
-    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), streams]
+    streams = StreamWindows(name, hop, axis, macs_of_function, with_count)
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), SliceTakes(), streams]
 
 
 def passes(

@@ -56,7 +56,7 @@ from tvm_ext.verification.verify import (
     largest,
     tolerance_of,
 )
-from tvm_ext.verification.windows import against_windows
+from tvm_ext.verification.windows import against_kernels, against_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,7 @@ class Problem:
 def steps_of(subject: Subject, expected: Expected) -> Steps | None:
     """Check the steps of a model; None if the model is judged by its outputs or by whole windows instead."""
     compiled = subject.compiled
-    if compiled.interface.warm_up_runs:
+    if compiled.is_stream:
         return None
     if compiled.is_quantized:
         return check_steps(compiled, subject.samples, expected.reference_result)
@@ -269,9 +269,12 @@ def judged_runs(
         *empty_outputs(ordinary, compiled.interface),
         *map(_weakness, weak.items()),
     ]
-    if compiled.is_quantized and compiled.interface.warm_up_runs:
-        reported = expected.reference_result
-        errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, reported)
+    if compiled.is_quantized and compiled.is_stream:
+        reported, windows = expected.reference_result, expected.asked
+        first = host[: len(windows)]
+        errors, results["host"]["tensors_compared"] = against_windows(subject.mod, first, windows, reported)
+        if compiled.goes_on:
+            errors += against_kernels(compiled, host, subject.samples)
         problems += [Problem(text=error) for error in errors]
     elif isinstance(steps, FloatSteps):
         results["host"]["tensors_compared"] = steps.tensors_compared

@@ -8,14 +8,17 @@ from dataclasses import replace
 import numpy as np
 import tvm
 
+from codegen_c.backend.build import Compiled
 from codegen_c.program import reference
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
 from relay_passes.dataflow import static_shape
 from tvm_ext.compilation.pipeline import compile_module
+from tvm_ext.core.decisions.models import WarmUp
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.verification.account import account_for
+from tvm_ext.verification.reference_runtimes.ask import TVM, run_module
 from tvm_ext.verification.reference_runtimes.reference_result import Array, ReferenceResult, Sample
 from tvm_ext.verification.verify import difference, is_float, largest, tolerance_of
 
@@ -63,6 +66,37 @@ def against_windows(
     judged = replace(reported, outputs=reported.outputs[:JUDGED_WINDOWS], inner=reported.inner[:JUDGED_WINDOWS])
     account = account_for(whole, windows[:JUDGED_WINDOWS], judged)
     return [*errors, *account.errors], account.tensors_compared
+
+
+def against_kernels(compiled: Compiled, given: Sequence[Sample], samples: Sequence[Sample]) -> list[str]:
+    """Compare a quantized stream's outputs with those of its kernels' references, run after run from the first states.
+
+    given: outputs of the package from the first full window on. Returns a sentence for each difference.
+    """
+    program, interface, errors = compiled.program, compiled.interface, list[str]()
+    states = reference.first_states(program)
+    for run, sample in enumerate(samples, -interface.warm_up_runs):
+        values = reference.run(program, _by_port(interface, sample), states)
+        states = reference.next_states(program, values)
+        for port in interface.outputs if run >= 0 else ():
+            found, wanted = given[run][port.source], values[port.name].reshape(port.shape)
+            limit = tolerance_of(program) if is_float(wanted) else 0.0
+            if difference(found, wanted)[1] > limit:
+                errors.append(f"output {port.source} of window {run} differs from its kernels' references")
+    return errors
+
+
+def with_ongoing_runs(first: ReferenceResult, stream: tvm.IRModule, samples: Sequence[Sample]) -> ReferenceResult:
+    """Return the results of a runtime for the first full window, then TVM's for all runs after it.
+
+    The states of recurrent layers go on after the first window, and no runtime of whole windows has these states.
+    stream: the model as a stream. samples: the package's samples, in order.
+    """
+    later = run_module(stream, samples)[WarmUp.read(stream).runs + 1 :]
+    return replace(
+        first, runtime=f"{first.runtime} for the first window and {TVM} for the runs after it",
+        outputs=[*first.outputs, *later],
+    )  # fmt: skip
 
 
 def inner_of(mod: tvm.IRModule) -> list[str]:

@@ -186,9 +186,13 @@ class LinkedInputs(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class WarmUp(Decision):
-    """Number of runs after a reset whose outputs are not valid yet, because the window of time is not full."""
+    """Number of runs after a reset whose outputs are not valid yet, because the window of time is not full.
+
+    goes_on: whether outputs depend on all frames since the reset, because states of recurrent layers go on.
+    """
 
     runs: int = attribute("tvm_ext.warm_up_runs", 0, read=int)
+    goes_on: bool = attribute("tvm_ext.goes_on", False, read=bool)
 
 
 @dataclass(frozen=True, kw_only=True)
