@@ -22,6 +22,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from codegen_c.kernels.fourier.basis import fourier_basis
 from codegen_c.tir.repeat import repeat_step, step_of
 from relay_passes.composites import custom_use
 from relay_passes.dataflow import array_of, bindings, build, constant, infer, op_name, outputs, static_shape, with_main
@@ -190,6 +191,12 @@ class _Writer:
         if name in _IN_FLOAT32 or custom_use(value) is not None:
             return self._between_casts(value)
         arguments = [self._form(argument) for argument in value.args]
+        if transform := _transform_in(value):
+            matrix = self._bind("matrix", arguments[transform.argument])
+            unit = UNIT_ROUNDOFF["float32"]
+            arguments[transform.argument] = self._called(
+                matrix, Stop(symbol="", name="", roundoff=unit, bound=transform.largest, others_bound=transform.largest)
+            )
         if _moves_operands(name.removeprefix("relax.")):
             roundoff = _roundoff(value)
             arguments = [
@@ -282,6 +289,36 @@ class _StepWriter(_Writer):
         error = self._bind("error", infer(relax.op.subtract(factor, relax.const(1.0, "float64"))))
         change = self._bind("change", infer(relax.op.multiply(size, error)))
         return self._bind(var.name, infer(relax.op.add(var, change)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Transform:
+    """A product with windowed cosines and sines. argument: index of the matrix. largest: factor of the window."""
+
+    argument: int
+    largest: float
+
+
+def _transform_in(value: relax.Call) -> _Transform | None:
+    """Return the matrix of windowed cosines and sines that a call multiplies with; None for other calls.
+
+    Kernels replace the product by a Fourier transform, whose roundings are relative to the largest entries of the
+    matrix, in rows of small entries as well. Exporters leave 1e-16 where a sine is zero.
+    """
+    name = op_name(value)
+    if name not in ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d"):
+        return None
+    for index, argument in enumerate(value.args[:2]):
+        array = array_of(argument)
+        if array is None or array.ndim < 2 or array.dtype != np.float32:
+            continue
+        if name == "relax.matmul":
+            rows = array.reshape(-1, array.shape[-1]) if index == 0 else array.reshape(-1, array.shape[-1]).T
+        else:
+            rows = array.reshape(len(array), -1)
+        if basis := fourier_basis(rows):
+            return _Transform(argument=index, largest=float(np.abs(basis.window).max()))
+    return None
 
 
 def _bounds(operator: str) -> tuple[float, float]:

@@ -1,0 +1,1 @@
+"""Fourier transforms of real frames: products with constant matrices of windowed cosines and sines."""

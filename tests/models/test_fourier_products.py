@@ -1,0 +1,78 @@
+"""Fourier transforms that exporters write as products with constant matrices, beside onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import tvm_ext
+from tests.support.onnx_models import model_of, saved
+from tvm_ext import BuildOptions, Package
+from tvm_ext.core.errors import VerificationFailed
+
+NODE = helper.make_node
+LENGTH = 64
+BINS = LENGTH // 2 + 1
+
+
+def matrix(bins: int = BINS) -> np.ndarray:
+    """Rows as numpy and exporters compute them: a sine that is zero is 1e-16 or so."""
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(LENGTH) / LENGTH)
+    angles = 2 * np.pi / LENGTH * np.arange(bins)[:, np.newaxis] * np.arange(LENGTH)
+    return np.concatenate([window * np.cos(angles), -window * np.sin(angles)]).astype(np.float32)
+
+
+def of_signal() -> onnx.ModelProto:
+    nodes = [NODE("Conv", ["x", "w"], ["y"], strides=[20])]
+    return model_of(nodes, {"x": (1, 1, 264)}, ["y"], {"w": matrix()[:, np.newaxis]})
+
+
+def of_padded_signal() -> onnx.ModelProto:
+    nodes = [NODE("Conv", ["x", "w"], ["y"], strides=[20], pads=[20, 20]), NODE("Relu", ["y"], ["z"])]
+    return model_of(nodes, {"x": (1, 1, 264)}, ["z"], {"w": matrix()[:, np.newaxis]})
+
+
+def of_vectors() -> onnx.ModelProto:
+    return model_of([NODE("MatMul", ["x", "w"], ["y"])], {"x": (6, LENGTH)}, ["y"], {"w": matrix().T.copy()})
+
+
+def of_columns() -> onnx.ModelProto:
+    return model_of([NODE("MatMul", ["w", "x"], ["y"])], {"x": (LENGTH, 6)}, ["y"], {"w": matrix()})
+
+
+MODELS = {
+    "fourier_frames_f32": (of_signal, of_padded_signal),
+    "fourier_vectors_f32": (of_vectors,),
+    "fourier_columns_f32": (of_columns,),
+}
+
+
+@pytest.mark.parametrize(("kernel", "make"), [(kernel, make) for kernel, makes in MODELS.items() for make in makes])
+def test_a_product_is_computed_as_a_transform(tmp_path: Path, kernel: str, make: object) -> None:
+    """The build verifies every element, also those of rows that should be zeros and are not."""
+    package = _built(make(), tmp_path)  # type: ignore[operator]
+    assert [step["kernel"] for step in package.report["steps"] if step["macs"]] == [kernel]
+
+
+def test_few_frequencies_remain_a_product(tmp_path: Path) -> None:
+    few = model_of([NODE("MatMul", ["x", "w"], ["y"])], {"x": (6, LENGTH)}, ["y"], {"w": matrix(2).T.copy()})
+    assert [step["kernel"] for step in _built(few, tmp_path).report["steps"]] == ["dense_f32"]
+
+
+def test_a_wrong_transform_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tolerance of rows that are nearly zero hides no error of the size of a rounding of a basis."""
+    from codegen_c.kernels.fourier import transform
+
+    right = transform._pairs
+    monkeypatch.setattr(transform, "_pairs", lambda numbers: right(numbers * np.exp(2e-5j)))
+    with pytest.raises(VerificationFailed):
+        _built(of_vectors(), tmp_path)
+
+
+def _built(model: onnx.ModelProto, folder: Path) -> Package:
+    options = BuildOptions(verify=("host",))
+    return tvm_ext.build(tvm_ext.load(saved(model, folder)), "cortex_m4", folder / "out", options)
