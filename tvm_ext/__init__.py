@@ -16,6 +16,7 @@ from tvm_ext.relax.pipeline_names import register_pipelines
 
 if TYPE_CHECKING:
     __version__: str
+    from codegen_c.backend.tvm_regions import region_sources
     from tvm_ext import custom
     from tvm_ext.building.build import build
     from tvm_ext.bundles.bundler import bundle
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tvm_ext.packages.package import Package
     from tvm_ext.profiling.profile import Profile
     from tvm_ext.relax.compile import place, relax_pipeline
+    from tvm_ext.relax.partition import partition_for_tvm_ext
     from tvm_ext.relax.placement import Placing
     from tvm_ext.sweeps.candidates import SweepModel
     from tvm_ext.sweeps.sweep import sweep
@@ -57,7 +59,9 @@ __all__ = [
     "errors",
     "estimate",
     "load",
+    "partition_for_tvm_ext",
     "place",
+    "region_sources",
     "relax_pipeline",
     "sweep",
 ]  # fmt: skip
@@ -82,7 +86,9 @@ _HOMES = {
     "errors": "tvm_ext.core",
     "estimate": "tvm_ext.estimates.estimate",
     "load": "tvm_ext.frontends.load",
+    "partition_for_tvm_ext": "tvm_ext.relax.partition",
     "place": "tvm_ext.relax.compile",
+    "region_sources": "codegen_c.backend.tvm_regions",
     "relax_pipeline": "tvm_ext.relax.compile",
     "sweep": "tvm_ext.sweeps.sweep",
 }

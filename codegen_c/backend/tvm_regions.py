@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -23,12 +23,14 @@ from tvm import relax
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import compile_region
 from codegen_c.backend.byoc import CODEGEN
+from codegen_c.backend.target_toolchain import toolchain_of
 from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin
 from codegen_c.program.interface import Interface
-from tvm_ext.core.decisions.composites import Symbol
+from tvm_ext.core.decisions.composites import Region, RegionBuild, Symbol
+from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.platform import Platform, Toolchain
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.toolchain import compile_objects
 
@@ -37,15 +39,27 @@ Submit = Callable[[str, tuple[bytes, ...]], Future[bytes]]
 Texts = Mapping[str, str]
 """Text of the C files of a region, by file name."""
 
+_LONGEST = 64
+"""Longest name of a region's files, in characters."""
+_SHOWN = "/* C of "
+"""Begins the text of a module that shows the C of a region."""
 _ENTRY = "tvm_ext_entry.c"
 _SUBMIT = ContextVar[Submit | None]("_SUBMIT", default=None)
 
 
-def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
-    """Return the `target_options` of RunCodegen, which tell `relax.ext.tvm_ext` the platform and the options."""
+def with_build(mod: tvm.IRModule, platform: Platform, options: BuildOptions, dump: str = "") -> tvm.IRModule:
+    """Return the module with the platform and the options on each of our regions, for `compile_for_tvm`.
+
+    dump: folder into which the C of each region is written; empty for none.
+    """
     chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
     chosen |= {"least_scratch": options.least_scratch, "least_flash": options.least_flash}
-    return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
+    build = RegionBuild(platform=platform.to_json(), options=json.dumps(chosen), dump=dump)
+    changed = mod.clone()
+    for var, function in mod.functions_items():
+        if Region.read(function).codegen == CODEGEN:
+            changed.update_func(var, build.write(function))
+    return changed
 
 
 @contextmanager
@@ -58,24 +72,24 @@ def planning_by(submit: Submit | None) -> Generator[None]:
         _SUBMIT.reset(before)
 
 
-@tvm_ffi.register_global_func(f"relax.ext.{CODEGEN}", override=True)
-def compile_for_tvm(
-    functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Mapping[Any, str]
-) -> list[tvm.runtime.Module]:
-    """Return one object file for each region function, compiled for the host, with the symbols that TVM's VM calls.
+def compile_for_tvm(functions: Sequence[relax.Function]) -> list[tvm.runtime.Module]:
+    """Return one object file for each region, with the symbol that TVM's VM calls. Each imports its C text.
 
-    functions: region functions with a `Symbol`. options: as `codegen_options` returns them. constant_names is unused,
-    because constants stay in the C text.
+    functions: regions with a `Symbol` and a `RegionBuild`. Objects are compiled for the target of the current scope, or
+    for this machine. `inspect_source()` of the first imported module of an object is the C that was compiled.
     """
-    platform, chosen = str(options["platform"]), str(options["options"])
-    symbols = [Symbol.read(region).name for region in functions]
+    toolchain = toolchain_of(tvm.target.Target.current(allow_none=True))
     with at_once(None) as threads:
-        planned = zip(symbols, _planned(functions, platform, chosen), strict=True)
-        objects = [threads.submit(_object, symbol, texts) for symbol, texts in planned]
+        objects = []
+        for region, texts in zip(functions, _planned(functions), strict=True):
+            symbol, dump = Symbol.read(region).name, RegionBuild.read(region).dump
+            if dump:
+                _dump(texts, Path(dump) / _file_stem(symbol))
+            objects.append(threads.submit(_object, symbol, texts, toolchain))
         return [one.result() for one in objects]
 
 
-def _planned(functions: Sequence[relax.Function], platform: str, options: str) -> Iterator[Texts]:
+def _planned(functions: Sequence[relax.Function]) -> Iterator[Texts]:
     """Yield the C of each region, in order.
 
     A region that no service has begun, or on which a service failed, is planned in this process.
@@ -84,50 +98,92 @@ def _planned(functions: Sequence[relax.Function], platform: str, options: str) -
     if submit is not None:
         for index in range(1, len(functions)):
             region = tvm.ir.save_json(functions[index]).encode()
-            inputs = (region, platform.encode(), options.encode())
-            waiting[index] = submit(f"{__name__}.{region_job.__name__}", inputs)
+            waiting[index] = submit(f"{__name__}.{region_job.__name__}", (region,))
     for index, region in enumerate(functions):
         ahead = waiting.get(index)
         if ahead is None or ahead.cancel() or ahead.exception() is not None:
-            yield region_texts(region, platform, options)
+            yield region_texts(region)
         else:
             yield json.loads(ahead.result())
 
 
-def region_job(region: bytes, platform: bytes, options: bytes) -> bytes:
-    """Return the C of a region as JSON, by file name.
-
-    region: a function as JSON. platform, options: as `codegen_options` returns them.
-    """
-    return json.dumps(region_texts(tvm.ir.load_json(region.decode()), platform.decode(), options.decode())).encode()
+def region_job(region: bytes) -> bytes:
+    """Return the C of a region as JSON, by file name. region: a function as JSON."""
+    return json.dumps(region_texts(tvm.ir.load_json(region.decode()))).encode()
 
 
-def region_texts(region: relax.Function, platform: str, options: str) -> Texts:
+def region_texts(region: relax.Function) -> Texts:
     """Return the C of a region, with an entry file that includes the others. Raises UnsupportedModel, DoesNotFit."""
-    board, chosen = Platform.from_json(platform), BuildOptions(**json.loads(options))
+    build = RegionBuild.read(region)
+    board, chosen = Platform.from_json(build.platform), BuildOptions(**json.loads(build.options))
     symbol = Symbol.read(region).name
     origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=board.name)
-    compiled = compile_region(region, board, chosen, origin, model=re.sub(r"\W", "_", symbol).lower())
+    compiled = compile_region(region, board, chosen, origin, model=_file_stem(symbol))
     check_capacity(compiled.program, compiled.plan, board, {board.activations: chosen.limit_bytes(board)})
     sources = compiled.sources()
     return {**sources, _ENTRY: emit_tvm_entry(compiled.interface, compiled.program.name, sorted(sources))}
 
 
-def _object(symbol: str, texts: Texts) -> tvm.runtime.Module:
+def _file_stem(symbol: str) -> str:
+    """Return the name of a region's files and C functions. TVM's patterns make symbols longer than a file name."""
+    name = re.sub(r"\W", "_", symbol).lower()
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}_{sha256(symbol.encode()).hexdigest()[:8]}"
+
+
+def _object(symbol: str, texts: Texts, toolchain: Toolchain) -> tvm.runtime.Module:
     """Compile all sources as one translation unit, so that TVM gets one object with one public symbol."""
     with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        for file_name, text in texts.items():
-            (folder / file_name).write_text(text, encoding="utf-8")
+        _write(texts, folder)
         includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
         (built,) = compile_objects(
             [folder / _ENTRY],
             folder / "objects",
-            HOST_TOOLCHAIN,
+            toolchain,
             flags=["-fPIC", "-fvisibility=hidden", "-Wno-error"],
             include_dirs=[folder, *includes],
         )
-        return tvm.runtime.load_static_library(str(built), [symbol])
+        library = tvm.runtime.load_static_library(str(built), [symbol])
+    library.import_module(_source(symbol, texts))
+    return library
+
+
+def _dump(texts: Texts, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(texts, folder)
+    except OSError as error:
+        raise BadOptions(f"dump: {folder} cannot be written: {error.strerror}. Name another folder.") from None
+
+
+def _write(texts: Texts, folder: Path) -> None:
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _source(symbol: str, texts: Texts) -> tvm.runtime.Module:
+    """Return a module that only shows C. TVM compiles modules of C when it exports, so all of it is inside `#if 0`."""
+    shown = [f"/* ==== {name} ==== */\n{text}" for name, text in sorted(texts.items())]
+    code = "\n".join(
+        [f"{_SHOWN}{symbol}. It is compiled already; here it is only shown. */", "#if 0", *shown, "#endif", ""]
+    )
+    return tvm_ffi.get_global_func("runtime.CSourceModuleCreate")(code, "c", [], [])
+
+
+def region_sources(executable: tvm.runtime.Executable) -> dict[str, str]:
+    """Return the C of each region in a result of `tvm.compile`, by the name of its function; empty without regions.
+
+    A library that was exported and loaded again no longer contains the C.
+    """
+    found: dict[str, str] = {}
+    waiting = [executable.mod]
+    while waiting:
+        module = waiting.pop()
+        waiting.extend(module.imports)
+        text = module.inspect_source() if module.kind == "c" else ""
+        if text.startswith(_SHOWN):
+            found[text.removeprefix(_SHOWN).partition(".")[0]] = text
+    return found
 
 
 _TENSOR = """\

@@ -130,7 +130,11 @@ def test_regions_planned_by_services_are_the_same(fails: bool, tmp_path: Path, m
         monkeypatch.setattr(tvm_regions.region_job, "__name__", "nothing_of_this_name")
     written: list[dict[str, object]] = []
     real = tvm_regions._object
-    monkeypatch.setattr(tvm_regions, "_object", lambda *of: (written[-1].update([of]), real(*of))[1])
+    monkeypatch.setattr(
+        tvm_regions,
+        "_object",
+        lambda symbol, texts, *of: (written[-1].update({symbol: texts}), real(symbol, texts, *of))[1],
+    )
     done: list[bool] = []
     for executor in (None, Counting(done)):
         written.append({})

@@ -1,13 +1,15 @@
-"""The C that pages show is the C that comes out."""
+"""The C that pages show is the C that comes out, and the Python of the page for TVM's users runs."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import tvm_ext
+from tvm_ext.core.toolchain import installed
 
 
 @pytest.mark.board
@@ -20,3 +22,16 @@ def test_excerpt_is_generated(repository: Path, digits: Path, tmp_path: Path) ->
         options = tvm_ext.BuildOptions(io=io, verify=())  # type: ignore[arg-type]
         package = tvm_ext.build(module, "cortex_m4", tmp_path / io, options)
         assert excerpt in (package.folder / name).read_text(encoding="utf-8")
+
+
+def test_the_python_for_users_of_tvm(
+    repository: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    text = (repository / "docs" / "tvm.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        if "aarch64" not in block or installed("aarch64-linux-gnu-gcc"):
+            exec(compile(block, "tvm.md", "exec"), names)
+    assert "int32_t model_run(void)" in capsys.readouterr().out

@@ -378,6 +378,7 @@ _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
     "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "gcc": "gcc",
     "clang": "clang",
 }

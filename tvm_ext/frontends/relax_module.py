@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
-from tvm_ext.core.decisions.composites import InputCount
+from tvm_ext.core.decisions.composites import InputCount, Region
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
@@ -34,7 +34,7 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     if not is_dataflow(static["main"]):
         static = relax.transform.ConvertToDataflow(1)(static)
     func = _without_source_lines(_with_results_opened(static["main"]))
-    _check_calls(func)
+    _check_calls(static, func)
     _check_static(func)
     check_results(func, limits)
     known = ModelOrigin.read(mod)
@@ -104,13 +104,18 @@ def _without_source_lines(func: relax.Function) -> relax.Function:
     return rebuild(func, [strip(binding) for binding in bindings(func)])
 
 
-def _check_calls(func: relax.Function) -> None:
-    """Raise UnsupportedModel for calls of functions, which other passes put in place of operators."""
+def _check_calls(mod: tvm.IRModule, func: relax.Function) -> None:
+    """Raise UnsupportedModel for calls of functions, which other passes put in place of operators.
+
+    A function that another back end compiles is no such function: its call stays as it is.
+    """
     counts: dict[str, int] = {}
     for binding in bindings(func):
         value = binding.value
         callee = value.op if isinstance(value, relax.Call) else None
         if callee is None or isinstance(callee, tvm.ir.Op):
+            continue
+        if isinstance(callee, tvm.ir.GlobalVar) and Region.read(mod[callee]).codegen:
             continue
         name = callee.name_hint if isinstance(callee, tvm.ir.GlobalVar | relax.Var) else f"a {type(callee).__name__}"
         counts[name] = counts.get(name, 0) + 1
@@ -118,8 +123,8 @@ def _check_calls(func: relax.Function) -> None:
         listed = ", ".join(f"{name} ({count} times)" for name, count in [*counts.items()][:5])
         more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
         raise UnsupportedModel(
-            f"'main' calls functions in place of operators: {listed}{more}. Passes such as FuseOps and CallTIRRewrite, "
-            "and passes of other back ends, create these calls. Give the module from before these passes, and let "
+            f"'main' calls functions in place of operators: {listed}{more}. Passes such as FuseOps and CallTIRRewrite "
+            "create these calls. Give the module from before these passes, and let "
             "tvm.compile run them with tvm_ext.relax_pipeline. LegalizeOps and FuseTIR may run before."
         )
 

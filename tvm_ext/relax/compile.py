@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from functools import cache
+from pathlib import Path
 
 import tvm
 from tvm import relax
 
-from codegen_c.backend.tvm_regions import Submit, codegen_options, planning_by
+from codegen_c.backend.tvm_regions import Submit, planning_by
 from tvm_ext.compilation.model_forms import Forms, calibration_of, forms_of
 from tvm_ext.compilation.pipeline import fitter_of, refuse_tune
-from tvm_ext.compilation.stages import passes
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import with_next_names
@@ -22,6 +22,7 @@ from tvm_ext.fitting.fit import fit
 from tvm_ext.fitting.fitter import Way
 from tvm_ext.frontends.calibration import Source
 from tvm_ext.frontends.load import load
+from tvm_ext.relax.partition import partitioned
 from tvm_ext.relax.placement import (
     PlacedModule,
     Placing,
@@ -45,13 +46,14 @@ def relax_pipeline(
     jobs: int = 1,
     executor: Executor | None = None,
     scheduler: str | None = None,
+    dump: str | Path | None = None,
 ) -> tvm.transform.Pass:
     """Return a pipeline for `tvm.compile(mod, target, relax_pipeline=...)`: subgraphs run as our C, the rest as TVM's.
 
     placing: choices for the placement of operators on the platform's processors of `kind = "tvm"` or, if times are
     measured, on TVM's own code for this machine. The placement of a module from `place` is kept. jobs: number of
     parallel processes that plan subgraphs and make a model fit. executor, scheduler: as in `build`. The result does not
-    depend on jobs, executor and scheduler.
+    depend on jobs, executor and scheduler. dump: folder for the C of the regions, with a folder for each.
     Raises BadOptions, BadPlatform, MissingTool.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
@@ -73,7 +75,7 @@ def relax_pipeline(
         with opened_services(jobs, executor, scheduler) as services, planning_by(_submitting(services)):
             if is_shared:
                 return _shared(mod, board, chosen, calibration, placing or Placing())
-            return _as_regions(mod, board, chosen, calibration, services)
+            return _as_regions(mod, board, chosen, calibration, services, "" if dump is None else str(dump))
 
     return pipeline
 
@@ -84,7 +86,12 @@ def _submitting(services: OpenServices | None) -> Submit | None:
 
 
 def _as_regions(
-    mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None, services: OpenServices | None
+    mod: tvm.IRModule,
+    board: Platform,
+    chosen: BuildOptions,
+    calibration: Source | None,
+    services: OpenServices | None,
+    dump: str,
 ) -> tvm.IRModule:
     """Return the module with its subgraphs compiled to our C."""
     loaded_forms = _forms(mod, board, chosen, calibration)
@@ -94,9 +101,8 @@ def _as_regions(
     way = decided or Way(method="whole", options=chosen)
     loaded = forms(way.options.quantize)
     prefix = chosen.name or ModelOrigin.read(loaded).name
-    stages = passes(board, way.options, prefix, way.memory_pass)
-    generate = relax.transform.RunCodegen(codegen_options(board, way.options))
-    lowered = tvm.transform.Sequential([*stages, generate])(loaded)
+    regions = partitioned(loaded, board, way.options, prefix, way.memory_pass, dump)
+    lowered = relax.transform.RunCodegen()(regions)
     lowered = lowered.without_attr("const_name_to_constant")  # the C text already contains the constants
     return relax.get_pipeline("default_build")(lowered)
 

@@ -22,7 +22,7 @@ import tvm_ffi
 from tvm import relax
 
 from codegen_c.backend.byoc import CODEGEN
-from codegen_c.backend.tvm_regions import codegen_options
+from codegen_c.backend.tvm_regions import with_build
 from codegen_c.composites.lower_operator import remembering_lower
 from codegen_c.costs.predict import time_model
 from relay_passes.analysis.processor_costs import NANOSECONDS, ProcessorCosts
@@ -162,9 +162,8 @@ def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.tran
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{platform.name}.placed")
     def lower(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        generate = relax.transform.RunCodegen(codegen_options(platform, options))
-        ours = [OutlineBackends(names, prefix), OutlineRegions(CODEGEN, prefix), generate]
-        lowered = tvm.transform.Sequential(ours)(mod)
+        outlined = tvm.transform.Sequential([OutlineBackends(names, prefix), OutlineRegions(CODEGEN, prefix)])(mod)
+        lowered = relax.transform.RunCodegen()(with_build(outlined, platform, options))
         lowered = lowered.without_attr("const_name_to_constant")  # the C text already contains the constants
         if patterns:
             lowered = PartitionBackends(patterns)(lowered)

@@ -154,6 +154,18 @@ class Region(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegionBuild(Decision):
+    """The platform and the options for which a region is compiled inside TVM, as JSON; empty for other functions.
+
+    dump: folder into which its C is written; empty for none.
+    """
+
+    platform: str = attribute("platform", "")
+    options: str = attribute("build_options", "")
+    dump: str = attribute("dump", "")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Symbol(Decision):
     """Name by which TVM's runtime finds a function; empty for a private function."""
 

@@ -1,0 +1,50 @@
+"""The C compiler for regions inside `tvm.compile`: that of this machine, or a cross compiler for TVM's target."""
+
+from __future__ import annotations
+
+import platform as machine
+
+import tvm
+
+from tvm_ext.core.errors import BadOptions, MissingTool
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
+from tvm_ext.core.toolchain import install_hint, installed
+
+_SAME = {"amd64": "x86_64", "arm64": "aarch64", "armv8": "aarch64"}
+"""Other names of an architecture, as operating systems and LLVM write them."""
+
+
+def toolchain_of(target: tvm.target.Target | None) -> Toolchain:
+    """Return the C compiler for the host code of a target; None stands for this machine.
+
+    A triple of another architecture asks for a GCC of that triple. Raises MissingTool if there is none on PATH, and
+    BadOptions for an impossible name of a processor (`mcpu`).
+    """
+    host = target if target is None or target.host is None else target.host
+    attributes = {} if host is None else dict(host.attrs)
+    triple, processor = str(attributes.get("mtriple", "")), str(attributes.get("mcpu", ""))
+    own = _architecture(machine.machine())
+    wanted = _architecture(triple.partition("-")[0]) or own
+    if wanted == own:
+        return HOST_TOOLCHAIN if not processor else Toolchain(flags=(_processor_flag(own, processor),))
+    prefixes = dict.fromkeys(f"{name}-" for name in (triple, f"{wanted}-linux-gnu") if name.count("-"))
+    found = next((prefix for prefix in prefixes if installed(f"{prefix}gcc")), None)
+    if found is None:
+        looked_for = " or ".join(f"{prefix}gcc" for prefix in prefixes)
+        hint = install_hint(f"{wanted}-linux-gnu-gcc")
+        raise MissingTool(
+            f"target mtriple = {triple!r}: this machine is {own}, and no {looked_for} is on PATH to compile our C for "
+            f"{wanted}; install one{f' (Debian, Ubuntu: {hint})' if hint else ''}, or compile for this machine."
+        )
+    return Toolchain(prefix=found, flags=(_processor_flag(wanted, processor),) if processor else ())
+
+
+def _architecture(name: str) -> str:
+    return _SAME.get(name.lower(), name.lower())
+
+
+def _processor_flag(architecture: str, processor: str) -> str:
+    """Return the flag that lets the compiler use the instructions of a processor. Raises BadOptions for a bad name."""
+    if not processor.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise BadOptions(f"target mcpu = {processor!r}: is no name of a processor.")
+    return f"-march={processor}" if architecture == "x86_64" else f"-mcpu={processor}"
