@@ -1,11 +1,13 @@
 """Time and memory of a compilation, over networks of growing depth and size.
 
     python benchmarks/compile_time.py
+    python benchmarks/compile_time.py --large
 
 Each network compiles in a process of its own, without verification: model file to package, the C compiled for the
 host. Seconds are of CPU: those by the clock say nothing on a busy machine, where those of CPU are upper bounds. The
 peak is of the largest process, Python or C compiler. A chain of inverted bottlenecks with 10, 20, 40 and 80 blocks
-shows how time grows with layers; mobilenet_v2_100_224 must take under 30 s and 2 GB.
+shows how time grows with layers; mobilenet_v2_100_224 must take under 30 s and 2 GB. With --large only networks of 50
+to 5,000 operators are measured, for the Cortex-M4: chains, split branches and unrolled recurrent cells.
 """
 
 from __future__ import annotations
@@ -26,16 +28,19 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.networks.large import LARGE  # noqa: E402
 from benchmarks.networks.mobile import Bottleneck, mcunet  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "compile_time.json"
+LARGE_RESULT = RESULT.with_name("compile_time_large.json")
+OPERATORS = (50, 500, 1500, 5000)
 DEPTHS = (10, 20, 40, 80)
 NETWORKS = ("mobilenet_v2_035_144_fp32", "mobilenet_v2_100_224_fp32", "mobilenet_v2_100_224_int8")
 _BLOCK = Bottleneck(c_in=8, c_out=8, expansion=3, stride=1, kernel=3)
 _CHILD = """
 import json, resource, sys
 import tvm_ext
-package = tvm_ext.build(tvm_ext.load(sys.argv[1]), "host", sys.argv[2], tvm_ext.BuildOptions(verify=()))
+package = tvm_ext.build(tvm_ext.load(sys.argv[1]), sys.argv[3], sys.argv[2], tvm_ext.BuildOptions(verify=()))
 own, compiler = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 print(json.dumps([len(package.report["steps"]), own.ru_utime + own.ru_stime,
                   compiler.ru_utime + compiler.ru_stime, max(own.ru_maxrss, compiler.ru_maxrss) / 1024]))
@@ -56,24 +61,33 @@ class CompileTime:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write the JSON; print it as a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=RESULT)
+    parser.add_argument("--results", type=Path, help=f"default: {RESULT.name}, or {LARGE_RESULT.name} with --large")
+    parser.add_argument("--large", action="store_true", help="networks of up to 5,000 operators")
     options = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="tvm_ext_bench_") as name:
         folder = Path(name)
+        if options.large:
+            measured = [
+                _measure(f"{network}_{operators}_fp32", build(network, operators), folder, "cortex_m4")
+                for operators in OPERATORS
+                for network, build in LARGE.items()
+            ]
+            write_result(options.results or LARGE_RESULT, stamped({"networks": [asdict(row) for row in measured]}))
+            return
         chains = [(f"chain_{depth}_fp32", _chain(depth)) for depth in DEPTHS]
         measured = [_measure(network, model, folder) for network, model in chains]
         measured += [_measure(network, zoo.build(network), folder) for network in NETWORKS]
-    write_result(options.results, stamped({"networks": [asdict(row) for row in measured]}))
+    write_result(options.results or RESULT, stamped({"networks": [asdict(row) for row in measured]}))
 
 
 def _chain(depth: int) -> onnx.ModelProto:
     return mcunet("chain", [_BLOCK] * depth, size=16, num_classes=10)
 
 
-def _measure(network: str, model: onnx.ModelProto, folder: Path) -> CompileTime:
+def _measure(network: str, model: onnx.ModelProto, folder: Path, platform: str = "host") -> CompileTime:
     path = folder / f"{network}.onnx"
     onnx.save(model, path)
-    command = [sys.executable, "-c", _CHILD, str(path), str(folder / network)]
+    command = [sys.executable, "-c", _CHILD, str(path), str(folder / network), platform]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     steps, *seconds, peak_mb = json.loads(done.stdout.splitlines()[-1])
     python_s, c_compiler_s = (round(value, 1) for value in seconds)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -72,16 +73,26 @@ def raised_bound(problem: PackingProblem, known: int, reached: int) -> int:
 
     reached: bytes of a known solution.
     """
-    begins = sorted({buffer.begin for buffer in problem.buffers})
     for width in BOUND_WIDTHS:
-        for first, last in zip(begins, begins[width - 1 :], strict=False):
+        for inside in _windows(problem.buffers, width):
             if known >= reached:
                 return known
-            inside = [index for index, b in enumerate(problem.buffers) if b.begin <= last and first < b.end]
             buffers = [problem.buffers[index] for index in inside]
             if len(inside) <= MOST_TO_BOUND and sum(buffer.size for buffer in buffers) > known:
                 known = _least(problem.part(inside, buffers), known, reached)
     return known
+
+
+def _windows(buffers: Sequence[Buffer], width: int) -> Iterator[list[int]]:
+    """Yield the buffers that are live in each window of `width` consecutive moments at which buffers begin."""
+    begins = sorted({buffer.begin for buffer in buffers})
+    coming = deque(sorted(range(len(buffers)), key=lambda index: buffers[index].begin))
+    alive: list[int] = []
+    for first, last in zip(begins, begins[width - 1 :], strict=False):
+        alive = [index for index in alive if first < buffers[index].end]
+        while coming and buffers[coming[0]].begin <= last:
+            alive.append(coming.popleft())
+        yield sorted(index for index in alive if first < buffers[index].end)
 
 
 def _least(part: PackingProblem, known: int, reached: int) -> int:
@@ -104,46 +115,53 @@ def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> 
     Buffers that end above the capacity are placed again, together with buffers that are live at about the same time.
     All other buffers keep their offsets.
     """
-    found = list(offsets)
-    while high := {i for i, buffer in enumerate(problem.buffers) if found[i] + buffer.size > capacity}:
-        first = min(high, key=lambda index: (problem.buffers[index].begin, index))
-        last_tried = 0
-        for free in (_around(problem.buffers, first, high, width) for width in REPAIR_WIDTHS):
+    found, buffers = list(offsets), problem.buffers
+    by_begin = sorted(range(len(buffers)), key=lambda index: (buffers[index].begin, index))
+    # Ordered by begin, so that the first is the next to place. A repair never puts a buffer above the capacity.
+    high = {index: None for index in by_begin if found[index] + buffers[index].size > capacity}
+    while high:
+        first, last_tried = next(iter(high)), 0
+        for free in (_around(buffers, by_begin, first, high, width) for width in REPAIR_WIDTHS):
             # Skip a set that is hardly larger than the set that was just tried without success.
             if len(free) <= last_tried + (last_tried - MOST_TO_BOUND) // 4:
                 continue
             last_tried = len(free)
-            if (lower := _placed_again(problem, found, free, capacity)) is not None:
-                found = lower
+            if (moved := _placed_again(problem, found, free, capacity)) is not None:
+                for index, offset in moved.items():
+                    found[index] = offset
+                    high.pop(index, None)
                 break
         else:
             return None
     return found
 
 
-def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -> list[int]:
-    """Return buffers that live within `width` moments of buffer `first`, and live buffers of `high` near it."""
+def _around(
+    buffers: Sequence[Buffer], by_begin: Sequence[int], first: int, high: Iterable[int], width: int
+) -> list[int]:
+    """Return buffers that live within `width` moments of buffer `first`, and live buffers of `high` near it.
+
+    by_begin: all buffers, ordered by begin. high: also ordered by begin, and `first` is the first of them.
+    """
     begin, end = buffers[first].begin - width, buffers[first].end + width
-    return [
-        index for index, b in enumerate(buffers)
-        if b.offset is None
-        and ((begin <= b.begin and b.end <= end) or (index in high and b.begin < end and begin < b.end))
-    ]  # fmt: skip
+    low = bisect_left(by_begin, begin, key=lambda index: buffers[index].begin)
+    inside = takewhile(lambda index: buffers[index].begin <= end, islice(by_begin, low, None))
+    within = {index for index in inside if buffers[index].end <= end}
+    near = takewhile(lambda index: buffers[index].begin < end, high)
+    within |= {index for index in near if begin < buffers[index].end}
+    return sorted(index for index in within if buffers[index].offset is None)
 
 
 def _placed_again(
     problem: PackingProblem, offsets: Sequence[int], free: Sequence[int], capacity: int
-) -> list[int] | None:
-    """Return the offsets with the buffers of `free` moved below a capacity, or None if the search finds none."""
+) -> dict[int, int] | None:
+    """Return offsets of the buffers of `free` below a capacity, or None if the search finds none."""
     fixed = sorted({other for index in free for other in problem.near[index]} - set(free))
     buffers = [problem.buffers[index] for index in free]
     buffers += [replace(problem.buffers[index], offset=offsets[index]) for index in fixed]
     nodes = REPAIR_NODES * MOST_AT_FULL_EFFORT // max(MOST_AT_FULL_EFFORT, len(buffers))
     result = problem.part([*free, *fixed], buffers).solved_below(capacity, nodes)
-    if result.offsets is None:
-        return None
-    moved = dict(zip(free, result.offsets, strict=False))
-    return [moved.get(index, offset) for index, offset in enumerate(offsets)]
+    return None if result.offsets is None else dict(zip(free, result.offsets, strict=False))
 
 
 Neighbours = Sequence[Mapping[int, int]]

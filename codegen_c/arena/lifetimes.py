@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 from codegen_c.program.program import Program, parts_of
@@ -121,16 +121,57 @@ def _extents(
         low = tensor.part.first * tensor.element_bytes
         ranges[tensor.name] = low, low + tensor.num_bytes
     begin, end = life
-    cuts = sorted({edge for edges in ranges.values() for edge in edges})
-    pieces: list[tuple[int, int, int, int]] = []  # low, high, first step, last step
-    for low, high in pairwise(cuts):
-        over = [name for name, (first, last) in ranges.items() if first <= low and high <= last]
+    pieces = _pieces(ranges, written, read)
+    # Each step takes the first piece that is live in it: pieces by ascending low, then by descending high.
+    lows = _first_values([(first, last, low) for low, _, first, last in pieces], begin, end)
+    highs = _first_values([(first, last, high) for _, high, first, last in reversed(pieces)], begin, end)
+    return list(zip(lows, highs, strict=True))
+
+
+def _pieces(
+    ranges: Mapping[str, tuple[int, int]], written: Mapping[str, int], read: Mapping[str, int]
+) -> list[tuple[int, int, int, int]]:
+    """Return the bytes [low, high) between the edges of some tensors, with the first and last step that needs them.
+
+    ranges: the bytes of each tensor. Bytes that no step writes are left out.
+    """
+    opening: dict[int, list[str]] = {}
+    closing: dict[int, list[str]] = {}
+    for name, (low, high) in ranges.items():
+        if low < high:
+            opening.setdefault(low, []).append(name)
+            closing.setdefault(high, []).append(name)
+    over = dict[str, None]()
+    found: list[tuple[int, int, int, int]] = []
+    for low, high in pairwise(sorted({*opening, *closing})):
+        for name in closing.get(low, ()):
+            del over[name]
+        over |= dict.fromkeys(opening.get(low, ()))
         since = [written[name] for name in over if name in written]
         until = [read[name] for name in over if name in read]
         if since:
-            pieces.append((low, high, min(since), max(until, default=min(since))))
-    found: list[tuple[int, int]] = []
-    for step in range(begin, end):
-        alive = [(low, high) for low, high, first, last in pieces if first <= step <= last]
-        found.append((min((low for low, _ in alive), default=0), max((high for _, high in alive), default=0)))
+            found.append((low, high, min(since), max(until, default=min(since))))
     return found
+
+
+def _first_values(spans: Iterable[tuple[int, int, int]], begin: int, end: int) -> list[int]:
+    """Return for each step [begin, end) the value of the first span (first, last, value) that contains it, or 0."""
+    values = [0] * (end - begin)
+    following = list(range(end - begin + 1))  # the next step without a value, as far as it is known
+
+    def free(index: int) -> int:
+        path = []
+        while following[index] != index:
+            path.append(index)
+            index = following[index]
+        for passed in path:
+            following[passed] = index
+        return index
+
+    for first, last, value in spans:
+        index = free(min(max(first - begin, 0), end - begin))
+        while index < end - begin and index + begin <= last:
+            values[index] = value
+            following[index] = index + 1
+            index = free(index + 1)
+    return values

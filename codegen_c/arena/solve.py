@@ -7,8 +7,10 @@ repair moves buffers that end too high together with their neighbours, and an ex
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -196,11 +198,7 @@ def _attempt(
 def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
     """Return the orders to try: by size, lifetime, area, begin, end, and the most live bytes in a lifetime."""
     indices = range(len(buffers))
-    # Live bytes grow only where a buffer begins, so the peak is at one of these steps.
-    alive = {time: sum(b.size for b in buffers if b.begin <= time < b.end) for time in {b.begin for b in buffers}}
-    pressure = [
-        max((alive[t] for t in alive if buffer.begin <= t < buffer.end), default=buffer.size) for buffer in buffers
-    ]
+    pressure = _pressures(buffers)
 
     def keys(i: int) -> tuple[tuple[int, ...], ...]:
         b = buffers[i]
@@ -216,6 +214,32 @@ def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
 
     ranked = [keys(i) for i in indices]
     return [sorted(indices, key=lambda i: ranked[i][number]) for number in range(6)]
+
+
+def _pressures(buffers: Sequence[Buffer]) -> list[int]:
+    """Return the most live bytes during the lifetime of each buffer; the size of a buffer that is never live."""
+    # Live bytes grow only where a buffer begins, so the peak is at one of these times.
+    times = sorted({buffer.begin for buffer in buffers})
+    position = {time: index for index, time in enumerate(times)}
+    spans = [(position[buffer.begin], bisect_left(times, buffer.end)) for buffer in buffers]
+    changes = [0] * (len(times) + 1)
+    for buffer, (first, last) in zip(buffers, spans, strict=True):
+        if first < last:
+            changes[first] += buffer.size
+            changes[last] -= buffer.size
+    # levels[k][i]: most live bytes in times[i] to times[i + 2**k - 1].
+    levels = [list(accumulate(changes[:-1]))]
+    while len(levels[-1]) > 1 << (len(levels) - 1):
+        known, width = levels[-1], 1 << (len(levels) - 1)
+        levels.append([max(pair) for pair in zip(known, known[width:], strict=False)])
+
+    def most(first: int, last: int) -> int:
+        level = (last - first).bit_length() - 1
+        return max(levels[level][first], levels[level][last - (1 << level)])
+
+    return [
+        most(first, last) if first < last else buffer.size for buffer, (first, last) in zip(buffers, spans, strict=True)
+    ]
 
 
 def _place(buffers: Sequence[Buffer], near: Neighbours, closer: Distances, order: Sequence[int]) -> list[int]:

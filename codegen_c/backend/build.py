@@ -103,7 +103,7 @@ class Compiled:
         run = worst_run(self.program, instructions_of)
         return sum(call.implementation.instructions for call in run.kernel_calls()) + self.added_instructions
 
-    @property
+    @cached_property
     def is_quantized(self) -> bool:
         """True if any step computes in integers with scales."""
         tensors, calls = self.program.tensors, [(call, call.implementation) for call in self.program.kernel_calls()]

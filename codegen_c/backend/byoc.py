@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +41,42 @@ from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 from tvm_ext.core.time_model import CallCost, Footprint
 
 CODEGEN = "tvm_ext"
+Estimate = Callable[[Lowered], Footprint]
 MOST_ROWS = 1 << 14
 """Most rows of a tensor that is computed by rows. Each row has an entry in several lists."""
+
+
+def footprint_of(lowered: Lowered) -> Footprint:
+    """Return the cost and scratch of an operator, and the bytes that its output can share with each parameter.
+
+    A parameter shares bytes only if it is read here for the last time.
+    """
+    if lowered.implementation is None:
+        return Footprint(instructions=0)
+    implementation, operator = lowered.implementation, lowered.operator
+    output = _tensor("output", operator.output)
+    shared = {
+        argument: shared_bytes(implementation, output, [(position, _tensor("input", operator.inputs[position]))])
+        for position, argument in enumerate(lowered.arguments)
+        if lowered.arguments.count(argument) == 1
+    }
+    rows = _rows(lowered)
+    return Footprint(
+        instructions=modelled(implementation, operator.inputs, operator.outputs),
+        rows=rows,
+        accumulation=_accumulation(implementation),
+        scratch_bytes=implementation.scratch_bytes,
+        shared_bytes=shared,
+        columns=_columns(lowered, COLUMNS) if rows else None,
+        bands=_columns(lowered, ROWS),
+        kernel=implementation.kernel,
+        computes_floats=implementation.computes_floats,
+        read_bytes=_read_bytes(lowered),
+        weights_bytes=sum(aligned(array.nbytes) for _, array in implementation.constants),
+        weights_read_bytes=constants_read(implementation),
+        scratch_access_bytes=scratch_accessed(implementation),
+        weight_bits=operator.weight_bits,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +85,13 @@ class CodegenBackend:
 
     Each query lowers the composite, including the choice of its kernel, as `lower_region` does later.
 
-    lower: `lower_operator`, or a cached version of it, because passes ask often about the same composites.
+    lower, estimate: `lower_operator` and `footprint_of`, or cached versions of them, because passes ask often about the
+    same composites.
     """
 
     target: Target
     lower: Lower = lower_operator
+    estimate: Estimate = footprint_of
 
     @property
     def elementwise(self) -> frozenset[str]:
@@ -72,37 +108,9 @@ class CodegenBackend:
         return has_kernel(composite, self.target)
 
     def footprint(self, composite: relax.Function) -> Footprint:
-        """Return the cost and scratch of a composite, and the bytes that its output can share with each parameter.
-
-        A parameter shares bytes only if it is read here for the last time.
-        """
+        """Return the cost and scratch of a composite, and the bytes that its output can share with each parameter."""
         lowered = self.lower(composite, self.target)
-        if isinstance(lowered, Refusal) or lowered.implementation is None:
-            return Footprint(instructions=0)
-        implementation, operator = lowered.implementation, lowered.operator
-        output = _tensor("output", operator.output)
-        shared = {
-            argument: shared_bytes(implementation, output, [(position, _tensor("input", operator.inputs[position]))])
-            for position, argument in enumerate(lowered.arguments)
-            if lowered.arguments.count(argument) == 1
-        }
-        rows = _rows(lowered)
-        return Footprint(
-            instructions=modelled(implementation, operator.inputs, operator.outputs),
-            rows=rows,
-            accumulation=_accumulation(implementation),
-            scratch_bytes=implementation.scratch_bytes,
-            shared_bytes=shared,
-            columns=_columns(lowered, COLUMNS) if rows else None,
-            bands=_columns(lowered, ROWS),
-            kernel=implementation.kernel,
-            computes_floats=implementation.computes_floats,
-            read_bytes=_read_bytes(lowered),
-            weights_bytes=sum(aligned(array.nbytes) for _, array in implementation.constants),
-            weights_read_bytes=constants_read(implementation),
-            scratch_access_bytes=scratch_accessed(implementation),
-            weight_bits=operator.weight_bits,
-        )
+        return Footprint(instructions=0) if isinstance(lowered, Refusal) else self.estimate(lowered)
 
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0

@@ -77,7 +77,10 @@ def model_pieces(
     if any(call.implementation.function in sharing.functions for call in program.kernel_calls()):
         includes.insert(1, f'#include "{sharing.bundle}_kernels.h"')
     names = function_names(program)
-    users = {name: [call for call in program.kernel_calls() if names.get(call.name) == name] for name in names.values()}
+    users: dict[str, list[KernelCall]] = {name: [] for name in names.values()}
+    for call in program.kernel_calls():
+        if call.name in names:
+            users[names[call.name]].append(call)
     own = {name: same for name, same in users.items() if same[0].implementation.function not in sharing.functions}
     functions = _functions(program, model, own, origin.operators)
     on = dict.fromkeys(one.processor for one in lists)

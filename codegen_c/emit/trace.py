@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Any
 
@@ -52,7 +54,7 @@ def emit_trace(
     }
     owners = _Owners(program, nodes)
     code = [entry for file, pieces in files.items() for entry in _code(file, pieces, owners)]
-    fates = [_fate(node, nodes, owners, code, interface) for node in nodes]
+    fates = _fates(nodes, owners, code, interface)
     return json.dumps({"schema_version": SCHEMA_VERSION, "nodes": fates, "code": code}, indent=1) + "\n"
 
 
@@ -67,6 +69,9 @@ class _Owners:
         by_output = {} if named else {tensor: node.name for node in nodes for tensor in node.outputs}
         self.nodes = {name: self._own(call, listed, by_output) for name, call in self.calls.items()}
         self.with_code = {node for found in self.nodes.values() for node in found}
+        self._ordered = list(self.calls.values())
+        self._reading, self._writing = (_by_tensor(self._ordered, written, program) for written in (False, True))
+        self._prefetching = _by_constant(program)
         self.serves = {name: self._served(call) for name, call in self.calls.items() if not self.nodes[name]}
 
     def _own(self, call: Call, listed: set[str], by_output: Mapping[str, str]) -> list[str]:
@@ -87,19 +92,20 @@ class _Owners:
             return self.nodes[call.call.name]
         if not isinstance(call, KernelCall):
             constants = {transfer.source for transfer in transfers_of(call) if transfer.source_is_constant}
-            held = {name: one.layer or name for name, one in self.program.constants.items()}
-            readers = [c for c in self.program.kernel_calls() if constants & {held[name] for name, _ in c.prefetched}]
+            readers = dict(sorted(pair for name in constants for pair in self._prefetching.get(name, {}).items()))
             if readers:
-                return list(dict.fromkeys(node for reader in readers for node in self.nodes[reader.name]))
+                return list(dict.fromkeys(node for reader in readers.values() for node in self.nodes[reader]))
         return self._nearest(call, forward=True) or self._nearest(call, forward=False)
 
     def _nearest(self, call: Call, *, forward: bool) -> list[str]:
         seen: set[str] = set()
-        pending, found = [call], dict[str, None]()
+        touching = self._reading if forward else self._writing
+        pending, found = deque([call]), dict[str, None]()
         while pending:
-            wanted = _ends(pending.pop(0), forward, self.program)
-            for other in self.calls.values():
-                if other.name in seen or not wanted & _ends(other, not forward, self.program):
+            wanted = _ends(pending.popleft(), forward, self.program)
+            for index in sorted({index for tensor in wanted for index in touching.get(tensor, ())}):
+                other = self._ordered[index]
+                if other.name in seen:
                     continue
                 seen.add(other.name)
                 if own := self.nodes[other.name]:
@@ -107,6 +113,24 @@ class _Owners:
                 else:
                     pending.append(other)
         return list(found)
+
+
+def _by_tensor(ordered: Sequence[Call], written: bool, program: Program) -> dict[str, list[int]]:
+    """Return the numbers of the calls that write or read each tensor, ascending."""
+    found: dict[str, list[int]] = {}
+    for index, call in enumerate(ordered):
+        for tensor in _ends(call, written, program):
+            found.setdefault(tensor, []).append(index)
+    return found
+
+
+def _by_constant(program: Program) -> dict[str, dict[int, str]]:
+    """Return the kernel calls that read a prefetched copy of each constant: the number and the name of each call."""
+    found: dict[str, dict[int, str]] = {}
+    for index, call in enumerate(program.kernel_calls()):
+        for name, _ in call.prefetched:
+            found.setdefault(program.constants[name].layer or name, {})[index] = call.name
+    return found
 
 
 def _ends(call: Call, written: bool, program: Program) -> set[str]:
@@ -143,40 +167,80 @@ def _code(file: str, pieces: Sequence[Piece], owners: _Owners) -> list[dict[str,
     ]
 
 
-def _fate(
-    node: ModelNode,
-    nodes: Sequence[ModelNode],
-    owners: _Owners,
-    code: Sequence[Mapping[str, Any]],
-    interface: Interface,
-) -> dict[str, Any]:
-    known = {"name": node.name, "operator": node.operator}
-    mine = [entry for entry in code if node.name in entry["nodes"]]
-    if mine:
-        return known | {
-            "became": "code",
-            "functions": [entry["name"] for entry in mine if entry["is"] == "function"],
-            "steps": [entry["name"] for entry in mine if entry["is"] == "step"],
-            "lines": [{"file": entry["file"], "lines": entry["lines"]} for entry in mine],
-        }
-    outputs = {port.source for port in interface.outputs}
-    if outputs.isdisjoint(reachable(nodes, node.outputs, forward=True)):
-        return known | {"became": "unused", "into": []}
-    varies = not reachable(nodes, [port.source for port in interface.inputs], forward=True).isdisjoint(node.outputs)
-    into = _nearest_nodes(node, nodes, owners.with_code, forward=True)
-    into = into or _nearest_nodes(node, nodes, owners.with_code, forward=False)
-    return known | {"became": "folded" if varies else "constant", "into": into}
+def _fates(
+    nodes: Sequence[ModelNode], owners: _Owners, code: Sequence[Mapping[str, Any]], interface: Interface
+) -> list[dict[str, Any]]:
+    """Return what became of each node."""
+    entries: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in code:
+        for name in entry["nodes"]:
+            entries.setdefault(name, []).append(entry)
+    used = reachable(nodes, [port.source for port in interface.outputs], forward=False)
+    varying = reachable(nodes, [port.source for port in interface.inputs], forward=True)
+    nearest = _NearestNodes(nodes, owners.with_code)
+
+    def fate(node: ModelNode) -> dict[str, Any]:
+        mine = entries.get(node.name, ())
+        if mine:
+            return {
+                "became": "code",
+                "functions": [entry["name"] for entry in mine if entry["is"] == "function"],
+                "steps": [entry["name"] for entry in mine if entry["is"] == "step"],
+                "lines": [{"file": entry["file"], "lines": entry["lines"]} for entry in mine],
+            }
+        if used.isdisjoint(node.outputs):
+            return {"became": "unused", "into": []}
+        became = "constant" if varying.isdisjoint(node.outputs) else "folded"
+        return {"became": became, "into": nearest.after(node) or nearest.before(node)}
+
+    return [{"name": node.name, "operator": node.operator, **fate(node)} for node in nodes]
 
 
-def _nearest_nodes(node: ModelNode, nodes: Sequence[ModelNode], wanted: set[str], *, forward: bool) -> list[str]:
-    """Return the nearest nodes with code after a node (forward) or before it, across nodes without code."""
-    tensors, found = set(node.outputs if forward else node.inputs), dict[str, None]()
-    for other in nodes if forward else reversed(nodes):
-        near, far = (other.inputs, other.outputs) if forward else (other.outputs, other.inputs)
-        if tensors.isdisjoint(near):
-            continue
-        if other.name in wanted:
-            found[other.name] = None
-        else:
-            tensors.update(far)
-    return list(found)
+class _NearestNodes:
+    """The nearest nodes with code after and before a node, across nodes without code.
+
+    wanted: the names of the nodes with code.
+    """
+
+    def __init__(self, nodes: Sequence[ModelNode], wanted: set[str]) -> None:
+        self._nodes, self._wanted = nodes, wanted
+        self._readers: dict[str, list[int]] = {}
+        self._writers: dict[str, list[int]] = {}
+        for index, node in enumerate(nodes):
+            for tensor in dict.fromkeys(node.inputs):
+                self._readers.setdefault(tensor, []).append(index)
+            for tensor in dict.fromkeys(node.outputs):
+                self._writers.setdefault(tensor, []).append(-index)
+
+    def after(self, node: ModelNode) -> list[str]:
+        return self._found(node.outputs, self._readers, lambda node: node.outputs)
+
+    def before(self, node: ModelNode) -> list[str]:
+        return self._found(node.inputs, self._writers, lambda node: node.inputs)
+
+    def _found(
+        self,
+        tensors: Iterable[str],
+        touching: Mapping[str, Sequence[int]],
+        beyond: Callable[[ModelNode], Iterable[str]],
+    ) -> list[str]:
+        """Return the nearest nodes in order of execution, or in reverse order if `touching` has negative numbers."""
+        pending, known = list[int](), set[int]()
+
+        def add(tensors: Iterable[str], from_number: int | None) -> None:
+            for tensor in tensors:
+                for number in touching.get(tensor, ()):
+                    if number not in known and (from_number is None or number > from_number):
+                        known.add(number)
+                        heappush(pending, number)
+
+        add(tensors, None)
+        found = dict[str, None]()
+        while pending:
+            number = heappop(pending)
+            node = self._nodes[abs(number)]
+            if node.name in self._wanted:
+                found[node.name] = None
+            else:
+                add(beyond(node), number)
+        return list(found)

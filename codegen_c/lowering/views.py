@@ -61,7 +61,8 @@ def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Progr
     if viewed is None:
         return
     yield viewed
-    inner = [other.name for other in viewed.steps if set(writes(other)) & set(step.inputs)]
+    joined = set(step.inputs)
+    inner = [other.name for other in viewed.steps if not joined.isdisjoint(writes(other))]
     for other in inner:
         viewed = next(reversed([*_ways(viewed, other, apart)]), viewed)
     if inner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 from codegen_c.kernels.contract import ALL_STORED, Implementation, StoredRows
 from codegen_c.operators.kinds import Operator
@@ -59,8 +60,20 @@ class Selection:
     when: dict[bool, frozenset[int]]
 
 
+class _Step:
+    """The tensors that a step touches, which are listed once because many searches ask for them."""
+
+    @cached_property
+    def read_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for call in calls(cast("Step", self)) for name in _inputs(call)))
+
+    @cached_property
+    def written_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for call in calls(cast("Step", self)) for name in _outputs(call)))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class KernelCall:
+class KernelCall(_Step):
     """An operator as a call of a C function.
 
     inputs, outputs, constants: names in the program, in the order of the kernel's parameters.
@@ -105,7 +118,7 @@ class KernelCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transfer:
+class Transfer(_Step):
     """Copy of a whole tensor, or of a constant, to another tensor of the same size, within or between memories.
 
     number: for an asynchronous copy that runs while later steps run, until a `Wait`. Numbers count up from 0 in the
@@ -122,7 +135,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wait:
+class Wait(_Step):
     """Wait until transfers are done. Before that, no step may touch their targets or write to their sources."""
 
     name: str
@@ -130,7 +143,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DriverWait:
+class DriverWait(_Step):
     """Wait until an accelerator has finished a call, on the processor that started it.
 
     Before that, the accelerator reads the call's inputs and writes its outputs at any time.
@@ -141,7 +154,7 @@ class DriverWait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loop:
+class Loop(_Step):
     """Repeat `body` `count` times. The iteration enters through the affine rows of the body.
 
     All tensors that a loop touches are live during the whole loop.
@@ -153,7 +166,7 @@ class Loop:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowSteps:
+class RowSteps(_Step):
     """Kernels that run row by row in series, each as late as possible (`tvm_ext.core.row_sequence`).
 
     schedule: every call of the body's kernels, in the order of the generated C. Tensors that only the body touches may
@@ -187,12 +200,12 @@ def processor_of(step: Step) -> str:
 
 def reads(step: Step) -> tuple[str, ...]:
     """Return the names of the tensors that a step reads."""
-    return tuple(dict.fromkeys(name for call in calls(step) for name in _inputs(call)))
+    return step.read_names
 
 
 def writes(step: Step) -> tuple[str, ...]:
     """Return the names of the tensors that a step writes."""
-    return tuple(dict.fromkeys(name for call in calls(step) for name in _outputs(call)))
+    return step.written_names
 
 
 def scratch_bytes(step: Step) -> int:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.arena.solve import Buffer, height, lower_bound, solve
+from codegen_c.arena.exact import _windows  # pyright: ignore[reportPrivateUsage]
+from codegen_c.arena.solve import Buffer, _pressures, height, lower_bound, solve  # pyright: ignore[reportPrivateUsage]
 
 PROBLEMS = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -34,6 +35,19 @@ def assert_valid(problem: list[Buffer], offsets: list[int]) -> None:
             apart_in_time = a.end <= b.begin or b.end <= a.begin
             apart_in_space = x + a.size <= y or y + b.size <= x
             assert apart_in_time or apart_in_space or 0 in (a.size, b.size), (a, x, b, y)
+
+
+@PROBLEMS
+@given(st.lists(buffers(), min_size=1, max_size=12))
+def test_live_bytes_at_each_time_and_buffers_of_each_window(problem: list[Buffer]) -> None:
+    """The sorted sweeps give what comparing every buffer with every time gives."""
+    begins = sorted({buffer.begin for buffer in problem})
+    live = {time: sum(b.size for b in problem if b.begin <= time < b.end) for time in begins}
+    assert _pressures(problem) == [max(live[t] for t in begins if b.begin <= t < b.end) for b in problem]
+    for width in (1, 2, 4):
+        windows = zip(begins, begins[width - 1 :], strict=False)
+        expected = [[i for i, b in enumerate(problem) if b.begin <= last and first < b.end] for first, last in windows]
+        assert list(_windows(problem, width)) == expected
 
 
 @PROBLEMS

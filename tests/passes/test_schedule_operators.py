@@ -80,6 +80,16 @@ def test_a_search_cut_short_claims_nothing_false(graph: Graph, steps: int) -> No
     assert not found.proved or found.peak_bytes == min(peaks)
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(graphs(), st.integers(0, 40))
+def test_a_narrower_beam_gives_a_valid_order(graph: Graph, steps: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule_search, "MOST_BEAM_STEPS", steps)
+        found = schedule(graph)
+    assert peak(graph, found.order) == found.peak_bytes
+    assert found.bound_bytes <= schedule(graph).peak_bytes <= found.peak_bytes
+
+
 def test_no_nodes() -> None:
     found = schedule(Graph(nodes=(), sizes=(7,), inputs=frozenset({0}), outputs=frozenset({0})))
     assert (found.order, found.peak_bytes, found.proved) == ((), 7, True)

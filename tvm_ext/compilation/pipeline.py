@@ -20,7 +20,7 @@ import tvm
 from tvm import relax
 
 from codegen_c.backend.build import Compiled, compile_region
-from codegen_c.backend.byoc import CODEGEN, CodegenBackend
+from codegen_c.backend.byoc import CODEGEN, CodegenBackend, footprint_of
 from codegen_c.composites.lower_operator import remembering_lower
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
@@ -186,10 +186,10 @@ def fitter_of(
     services: they compile it by several methods at the same time.
     measurements: costs of kernels on the platform's first processor.
     """
-    lower = remembering_lower()  # all methods and their tries lower the same fused operators
+    lower, estimate = remembering_lower(), cache(footprint_of)  # methods and their tries lower the same operators
 
     def backend(tried: BuildOptions) -> CodegenBackend:
-        return backend_of(platform, tried, lower, measurements=measurements)
+        return backend_of(platform, tried, lower, measurements=measurements, estimate=estimate)
 
     @cache
     def composed(quantize: Quantize, time_axis: TimeAxis) -> tvm.IRModule:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
-from codegen_c.backend.byoc import CODEGEN, CodegenBackend
+from codegen_c.backend.byoc import CODEGEN, CodegenBackend, Estimate, footprint_of
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
 from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
@@ -248,7 +248,9 @@ def processor_costs(
     return [
         ProcessorCosts(
             processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
-            backend=backend_of(platform, options, backend.lower, core, backend.target.measurements),
+            backend=backend_of(
+                platform, options, backend.lower, core, backend.target.measurements, backend.estimate
+            ),
         )
         for core in (*(cores if spread == "all" else cores[:1]), *others)
     ]  # fmt: skip
@@ -293,6 +295,7 @@ def backend_of(
     lower: Lower = lower_operator,
     core: Processor | None = None,
     measurements: KernelMeasurements = UNMEASURED,
+    estimate: Estimate = footprint_of,
 ) -> CodegenBackend:
     """Return the interface through which passes query code generation about the kernels of a processor.
 
@@ -308,6 +311,7 @@ def backend_of(
             measurements=measurements if chosen.name == platform.processor.name else UNMEASURED,
         ),
         lower=lower,
+        estimate=estimate,
     )
 
 

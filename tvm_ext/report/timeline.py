@@ -5,7 +5,8 @@ The trace is in Chrome's Trace Event Format, which Perfetto and chrome://tracing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,8 +37,27 @@ class _Bytes:
     begin: int
     end: int
 
-    def meets(self, other: _Bytes) -> bool:
-        return self.memory == other.memory and self.begin < other.end and other.begin < self.end
+
+class _LastWrites:
+    """The time at which each byte of the memories was last written, by ranges that no tensor divides."""
+
+    def __init__(self, spans: Iterable[_Bytes]) -> None:
+        edges: dict[str, set[int]] = {}
+        for span in spans:
+            edges.setdefault(span.memory, set()).update((span.begin, span.end))
+        self._edges = {memory: sorted(inside) for memory, inside in edges.items()}
+        self._times = {memory: [0] * len(inside) for memory, inside in edges.items()}
+
+    def write(self, span: _Bytes, end: int) -> None:
+        times, ranges = self._times[span.memory], self._ranges(span)
+        times[ranges] = [max(time, end) for time in times[ranges]]
+
+    def latest(self, span: _Bytes) -> int:
+        return max(self._times[span.memory][self._ranges(span)], default=0)
+
+    def _ranges(self, span: _Bytes) -> slice:
+        edges = self._edges[span.memory]
+        return slice(bisect_left(edges, span.begin), bisect_left(edges, span.end))
 
 
 def timeline_of(report: Report) -> list[TimeSlice]:
@@ -49,7 +69,7 @@ def timeline_of(report: Report) -> list[TimeSlice]:
     """
     places = _places(report)
     free: dict[str, int] = {}
-    written: list[tuple[_Bytes, int]] = []
+    written = _LastWrites(places.values())
     slices: list[TimeSlice] = []
     for step in report["steps"]:
         if step.get("in_worst_case") is False:
@@ -58,7 +78,7 @@ def timeline_of(report: Report) -> list[TimeSlice]:
         writes = [places[out["c_name"]] for out in step["outputs"] if out["c_name"] in places]
         reads = [places[name] for name in step.get("reads", ()) if name in places]
         needed = writes if step["kernel"] == "wait" else reads
-        ready = max([end for span, end in written if any(span.meets(one) for one in needed)], default=0)
+        ready = max(map(written.latest, needed), default=0)
         now = free.get(processor, 0)
         lane = DMA if step["kernel"] == "dma" else processor
         begin = max(now, ready, free.get(lane, 0))
@@ -70,7 +90,8 @@ def timeline_of(report: Report) -> list[TimeSlice]:
         end = free[lane] = begin + cycles
         doing: Doing = "moves" if step["kernel"] in ("dma", "copy") else "computes"
         slices.append(TimeSlice(lane=lane, step=step["name"], kernel=step["kernel"], doing=doing, begin=begin, end=end))
-        written += [(span, end) for span in writes]
+        for span in writes:
+            written.write(span, end)
     return slices
 
 

@@ -14,10 +14,14 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+import numpy as np
+
 from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.reordering import anneal_order, tidied
 
 BEAM = 48
+MOST_BEAM_STEPS = 2_000_000
+"""Number of nodes that the beam search may run. In large graphs with many ready nodes it keeps fewer prefixes."""
 MOST_STEPS = 1_200_000
 """Number of nodes that the search for a proof may run, over all its prefixes."""
 
@@ -106,22 +110,36 @@ class _Search:
 
         A value must be alive if an ancestor of the node writes it, and the node or one of its descendants reads it.
         """
-        graph, before, after = self.graph, self.ancestors(), [0] * len(self.graph.nodes)
-        for index, nodes in enumerate(before):
-            for ancestor in _members(nodes):
-                after[ancestor] |= 1 << index
+        graph, before, after = self.graph, self.ancestors(), self.descendants()
+        alive = self._surely_alive(before, after)
         bound = self.start().peak
         for index, node in enumerate(graph.nodes):
-            own = self.made[index] + node.extra_bytes
-            later = after[index] | 1 << index
-            for value, size in enumerate(graph.sizes):
-                maker = self.producer.get(value)
-                made = value in graph.inputs if maker is None else before[index] >> maker & 1
-                if made and (self.readers[value] & later or value in graph.outputs):
-                    own += size
+            own = self.made[index] + node.extra_bytes + alive[index]
             may_die = [v for v in self.reads[index] if v not in graph.outputs and not self.readers[v] & after[index]]
             bound = max(bound, own - max((node.shared_bytes.get(value, 0) for value in may_die), default=0))
         return bound
+
+    def _surely_alive(self, before: Sequence[int], after: Sequence[int]) -> list[int]:
+        """Return the bytes of values that must be alive while each node runs, without what the node itself writes.
+
+        before, after: ancestors and descendants of each node.
+        """
+        graph, count = self.graph, len(self.graph.nodes)
+        alive = np.zeros(count, np.int64)
+        for value, size in enumerate(graph.sizes):
+            maker = self.producer.get(value)
+            if maker is None and value not in graph.inputs:
+                continue
+            nodes = self.everything if maker is None else after[maker]
+            if value not in graph.outputs:
+                read_now_or_later = 0
+                for reader in _members(self.readers[value]):
+                    read_now_or_later |= before[reader] | 1 << reader
+                nodes &= read_now_or_later
+            if nodes:
+                as_bytes = np.frombuffer(nodes.to_bytes(-(-count // 8), "little"), np.uint8)
+                alive[np.unpackbits(as_bytes, count=count, bitorder="little").astype(bool)] += size
+        return alive.tolist()
 
     def ancestors(self) -> list[int]:
         """Return the nodes that every order runs ahead of a node, as a bit set for each node."""
@@ -131,6 +149,14 @@ class _Search:
             for index in _members(needs):
                 every |= found[index]
             found.append(every)
+        return found
+
+    def descendants(self) -> list[int]:
+        """Return the nodes that every order runs after a node, as a bit set for each node."""
+        found = [0] * len(self.graph.nodes)
+        for index in reversed(range(len(found))):
+            for follower in self.followers[index]:
+                found[index] |= found[follower] | 1 << follower
         return found
 
     def step(self, state: _State, index: int) -> _State:
@@ -160,8 +186,13 @@ class _Search:
         """Return the best of BEAM prefixes kept at each length, by peak and then by live bytes."""
         waiting: list[dict[int, _State]] = [{} for _ in range(len(self.graph.nodes) + 1)]
         waiting[0][0] = self.start()
-        for found in waiting:
-            for state in sorted(found.values(), key=lambda s: (s.peak, s.live, s.last))[:BEAM]:
+        least = self.steps_left - MOST_BEAM_STEPS
+        for length, found in enumerate(waiting):
+            kept = sorted(found.values(), key=lambda s: (s.peak, s.live, s.last))[:BEAM]
+            # A prefix takes about one step for each ready node, and each length has an equal share of the steps left.
+            share = max(0, self.steps_left - least) // (len(waiting) - length)
+            most = share // max([1, *(state.ready.bit_count() for state in kept)])
+            for state in kept[: max(1, most)]:
                 for new in self._next(state, None):
                     beside = waiting[new.done.bit_count()]
                     known = beside.get(new.done)
