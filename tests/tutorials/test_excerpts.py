@@ -34,4 +34,4 @@ def test_the_python_for_users_of_tvm(
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         if "aarch64" not in block or installed("aarch64-linux-gnu-gcc"):
             exec(compile(block, "tvm.md", "exec"), names)
-    assert "int32_t model_run(void)" in capsys.readouterr().out
+    assert "model_run(void)\n{" in capsys.readouterr().out
