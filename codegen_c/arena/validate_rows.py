@@ -180,7 +180,11 @@ def _replay(program: Program, state: KeptState) -> None:
             where = f"step {index} ({step.name})"
             for position, name in enumerate(_read(call)):
                 _check_read(program, state, fresh, name, where)
-                if name == state.tensor and _overwrites(program, state, call) and not _is_in_place(call, position):
+                if (
+                    name == state.tensor
+                    and _overwrites(program, state, call)
+                    and not _may_overwrite(program, call, position)
+                ):
                     raise PlanRejected(f"{where}: writes state {state.source} while it still reads it.")
             for name in _written(call):
                 part = program.tensors[name].part
@@ -226,8 +230,14 @@ def _overwrites(program: Program, state: KeptState, call: Call) -> bool:
     return state.update not in ("ring", "shift") and any(part and part.tensor == state.tensor for part in parts)
 
 
-def _is_in_place(call: Call, position: int) -> bool:
-    return isinstance(call, KernelCall) and position in call.implementation.in_place
+def _may_overwrite(program: Program, call: Call, position: int) -> bool:
+    """Return True if the outputs that lie in an input are written after the last read of each of its elements."""
+    if not isinstance(call, KernelCall):
+        return False
+    parts = {index: program.tensors[name].part for index, name in enumerate(call.outputs)}
+    own = [index for index, part in parts.items() if part and part.tensor == call.inputs[position]]
+    in_place = {(place, 0) for place in call.implementation.in_place}
+    return all((position, index) in in_place | set(call.implementation.next_states) for index in own)
 
 
 def _read(call: Call) -> tuple[str, ...]:

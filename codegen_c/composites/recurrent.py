@@ -1,22 +1,56 @@
-"""Composites of a recurrent layer on integers, which one PrimFunc computes, as an operator.
+"""Composites of a recurrent layer, which one PrimFunc computes, as an operator: in float32, or TensorFlow Lite's LSTM.
 
-Only TensorFlow Lite's LSTM on integers has this form. Float LSTM, GRU and RNN layers of ONNX and PyTorch are other
-operators of Relax, unrolled or as a loop.
+Layers that are not standard, such as an LSTM with peepholes, are other operators of Relax, unrolled or as a loop.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from tvm import tirx
 
 from codegen_c.composites.graph import Composite, NoMatch
-from codegen_c.operators.kinds import LSTM_GATES, QLstm
-from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedLstm
+from codegen_c.operators.kinds import LSTM_GATES, QLstm, Recurrent
+from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedLstm, RecurrentLayer, RepeatedStep
 
 
-def recurrent_layer(composite: Composite) -> tuple[QLstm, tuple[int, ...]] | NoMatch:
-    """Return TensorFlow Lite's LSTM on integers, and the parameters of the composite that are its inputs."""
+def recurrent_layer(composite: Composite) -> tuple[QLstm | Recurrent, tuple[int, ...]] | NoMatch:
+    """Return the layer that a composite of one call computes, and the composite's parameters that are its inputs."""
     functions = list((PrimFuncs.read(composite.function).functions or {}).values())
-    known = QuantizedLstm.read(functions[0]) if len(functions) == len(composite.calls) == 1 else QuantizedLstm()
+    if len(functions) != 1 or len(composite.calls) != 1:
+        return NoMatch("is no recurrent layer")
+    (function,) = functions
+    if RecurrentLayer.read(function).cell:
+        return _float_layer(composite, function)
+    return _tflite_lstm(composite, function)
+
+
+def _float_layer(composite: Composite, function: tirx.PrimFunc) -> tuple[Recurrent, tuple[int, ...]] | NoMatch:
+    layer, repeated, operands = RecurrentLayer.read(function), RepeatedStep.read(function), composite.calls[0].operands
+    if any(kind.dtype != "float32" for kind in (*composite.inputs, *composite.outputs)):
+        return NoMatch("is a recurrent layer of another type than float32")
+    states, (sequence, *weights) = operands[: repeated.num_states], operands[repeated.num_states :]
+    arrays = [weight.array for weight in weights[: 3 if layer.has_biases else 2]]
+    if sequence.parameter is None or any(array is None for array in arrays):
+        return NoMatch("its sequence is a constant, or its weights are not")
+    input_weight, hidden_weight, *biases = (array[0] for array in arrays if array is not None)
+    bias = biases[0].reshape(2, -1) if biases else np.zeros((2, len(hidden_weight)), np.float32)
+    arguments = tuple(operand.parameter for operand in (*states, sequence) if operand.parameter is not None)
+    return Recurrent(
+        inputs=tuple(composite.inputs[index] for index in arguments),
+        outputs=composite.outputs,
+        cell=layer.cell,
+        input_weight=input_weight,
+        hidden_weight=hidden_weight,
+        input_bias=bias[0],
+        hidden_bias=bias[1],
+        initial=tuple(state.array for state in states),
+        is_backward=repeated.is_backward,
+        cell_limit=layer.cell_limit,
+    ), arguments  # fmt: skip
+
+
+def _tflite_lstm(composite: Composite, function: tirx.PrimFunc) -> tuple[QLstm, tuple[int, ...]] | NoMatch:
+    known = QuantizedLstm.read(function)
     if not known.factors:
         return NoMatch("is no recurrent layer on integers")
     operands = composite.calls[0].operands

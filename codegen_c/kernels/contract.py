@@ -257,6 +257,8 @@ class Implementation:
     in_place: inputs whose memory the output may take, element for element: each element is read before it is written.
     For an input that is read through a window, a call reads everything that a row needs before it writes the row. An
     output of fewer rows of the same elements may lie at the begin of such an input.
+    next_states: pairs of an input and an output, which is the input's next value: the output may lie exactly where the
+    input does, also if the kernel has several outputs.
     reference: numpy on whole arrays in the stored layout, bit for bit for integers.
     exact: True if the reference returns the very bytes of the C code (integers); else it agrees within rounding
     (floats).
@@ -290,6 +292,7 @@ class Implementation:
     accumulation: str = "none"
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()
+    next_states: tuple[tuple[int, int], ...] = ()
     exact: bool = False
     integers_only: bool = False
     correctly_rounded: bool = False

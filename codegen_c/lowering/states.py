@@ -103,12 +103,14 @@ def _in_place(program: Program, pair: KeptPair, *, staged: bool) -> Program | No
         return None
     if staged and len(processors_touching(program, {pair.found, pair.left})) > 1:
         return None
-    if max(readers, default=-1) > writer or not isinstance(call := steps[writer], KernelCall) or len(call.outputs) > 1:
+    if max(readers, default=-1) > writer or not isinstance(call := steps[writer], KernelCall):
         return None
-    if writer in readers:
-        positions = [place for place, name in enumerate(call.inputs) if name == pair.found]
-        if len(positions) > 1 or positions[0] not in call.implementation.in_place:
-            return None
+    positions = [place for place, name in enumerate(call.inputs) if name == pair.found]
+    is_next = any((place, call.outputs.index(pair.left)) in call.implementation.next_states for place in positions)
+    if len(positions) > 1 or (len(call.outputs) > 1 and not is_next):
+        return None
+    if positions and not is_next and positions[0] not in call.implementation.in_place:
+        return None
     kept = with_place(program, pair, left=pair.left, update="in place")
     moved = replace(left, memory=STATE_MEMORY, part=Part(tensor=pair.found, first=0))
     return replace(kept, tensors={**kept.tensors, pair.left: moved})

@@ -521,6 +521,28 @@ class RealLayer(Operator):
     own_steps: OwnSteps | None = None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recurrent(Operator):
+    """LSTM, GRU or RNN layer in float32: one direction, all steps of a sequence [T, B, C].
+
+    inputs: the initial states that are not constants, [B, H] each, then the sequence. outputs: the final states, then
+    the hidden state of each step, [T, B, H].
+    cell, cell_limit: as in `RecurrentLayer`, with ONNX's order of the G gates.
+    input_weight: float32[G H, C]. hidden_weight: float32[G H, H]. input_bias, hidden_bias: float32[G H].
+    initial: for each state its constant, or None for an input.
+    is_backward: the last element of the sequence is processed first.
+    """
+
+    cell: str
+    input_weight: Array
+    hidden_weight: Array
+    input_bias: Array
+    hidden_bias: Array
+    initial: tuple[Array | None, ...]
+    is_backward: bool = False
+    cell_limit: float = 0.0
+
+
 LSTM_GATES = 4
 
 

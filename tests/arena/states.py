@@ -34,6 +34,13 @@ def in_place(*, in_place: tuple[int, ...] = (0,), late: bool = False) -> Program
     return kept(made, "in place", "n", {"n": (0, 16)})
 
 
+def next_value(next_states: tuple[tuple[int, int], ...] = ((1, 1),)) -> Program:
+    """x, s -> y, n by one kernel, with n over s."""
+    writer = call("cell", "x s", "y n")
+    writer = replace(writer, implementation=replace(writer.implementation, next_states=next_states))
+    return kept(program({"x": 16, "s": 16, "y": 16, "n": 16}, writer), "in place", "n", {"n": (0, 16)})
+
+
 def window(update: Update, *, moved: bool = True, early: bool = False) -> Program:
     """Four of the sixteen elements of s are new in each run."""
     push, read = call("push", "x", "n"), call("read", "s", "y")

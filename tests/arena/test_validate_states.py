@@ -10,7 +10,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.program.program import Program
 from tests.arena.programs import call
-from tests.arena.states import in_place, window
+from tests.arena.states import in_place, next_value, window
 from tvm_ext.core.errors import PlanRejected
 
 
@@ -20,7 +20,7 @@ def rejected(made: Program) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("made", [in_place(), window("ring"), window("shift")])
+@pytest.mark.parametrize("made", [in_place(), next_value(), window("ring"), window("shift")])
 def test_states_that_hold(made: Program) -> None:
     plan = plan_memory(made, activations="ram")[1]
     validate(made, plan)
@@ -33,6 +33,11 @@ def test_a_state_read_behind_its_change() -> None:
 
 def test_a_state_written_by_a_kernel_that_still_reads_it() -> None:
     assert rejected(in_place(in_place=())) == "step 1 (push): writes state s while it still reads it."
+
+
+@pytest.mark.parametrize("next_states", [(), ((0, 1),), ((1, 0),)])
+def test_a_state_written_by_an_output_that_is_not_its_next_value(next_states: tuple[tuple[int, int], ...]) -> None:
+    assert rejected(next_value(next_states)) == "step 0 (cell): writes state s while it still reads it."
 
 
 def test_a_window_read_before_its_new_rows() -> None:

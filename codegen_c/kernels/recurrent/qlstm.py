@@ -7,16 +7,15 @@ tvm_ext_qlstm.h computes gates, cell and output with TensorFlow Lite's two round
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value, block
+from codegen_c.c_text.text import C_TYPES, Value, loop
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.registry import select
-from codegen_c.kernels.shared.layer import apart, shapes
+from codegen_c.kernels.recurrent.parts import StepPart, have_kernels
+from codegen_c.kernels.shared.layer import shapes
 from codegen_c.kernels.shared.product_kernel import SCRATCH
 from codegen_c.kernels.shared.requantize_tflite import multiply
 from codegen_c.operators.kinds import LSTM_GATES, Array, QDense, QLstm, Quantization, TensorType
@@ -38,7 +37,7 @@ def sums_leave_room(operator: QLstm, target: Target) -> bool:
 
 def sums_have_a_kernel(operator: QLstm, target: Target) -> bool:
     """an integer kernel must take its products: sums of at most 32 bits"""
-    return all(isinstance(select(layer, target), Implementation) for layer in _layers(operator))
+    return have_kernels(_layers(operator), target)
 
 
 def _layers(operator: QLstm) -> tuple[QDense, QDense]:
@@ -129,46 +128,9 @@ def _cell_steps(operator: QLstm) -> tuple[int, int]:
     return 3 << max(power, 0), max(-power, 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sums:
-    """A dense kernel whose sums a step reads. prefix: begins the names of its constants and functions."""
-
-    made: Implementation
-    prefix: str
-
-    @classmethod
-    def of(cls, layer: QDense, target: Target, prefix: str) -> Self:
-        made = select(layer, target)
-        assert isinstance(made, Implementation), "constraints have selected one"
-        return cls(made=made, prefix=prefix)
-
-    def constants(self) -> list[tuple[str, Array]]:
-        return [(f"{self.prefix}_{name}", array) for name, array in self.made.constants]
-
-    def parameters(self) -> list[Parameter]:
-        """Return the constants among the parameters, under names of their own."""
-        own = (parameter for parameter in self.made.function.parameters if parameter.role == "constant")
-        return [replace(parameter, name=f"{self.prefix}_{parameter.name}") for parameter in own]
-
-    def definition(self) -> str:
-        """Return the kernel as the function `$_<prefix>_sums`, with the definitions that it needs."""
-        function = self.made.function
-        text = "\n".join([
-            function.helpers,
-            apart("$_sums", [p.declaration() for p in function.parameters], function.body.splitlines()),
-        ])  # fmt: skip
-        return text.replace("$_", f"$_{self.prefix}_")
-
-    def call(self, source: str, sums: str, scratch: str) -> str:
-        """Return the call that sums the products of `source`."""
-        given = {"input": source, "output": sums, "scratch": scratch}
-        names = (given.get(p.role, f"{self.prefix}_{p.name}") for p in self.made.function.parameters)
-        return f"$_{self.prefix}_sums({', '.join(names)});"
-
-
 def implement(operator: QLstm, target: Target, stored: StoredRows) -> Implementation:
     parts = [
-        _Sums.of(layer, target, prefix) for layer, prefix in zip(_layers(operator), ("input", "hidden"), strict=True)
+        StepPart.of(layer, target, prefix) for layer, prefix in zip(_layers(operator), ("input", "hidden"), strict=True)
     ]
     steps, batch, channels = operator.inputs[2].shape
     units = operator.inputs[0].shape[1]
@@ -184,11 +146,12 @@ def implement(operator: QLstm, target: Target, stored: StoredRows) -> Implementa
         instructions=runs * (sum(part.made.instructions for part in parts) + units * UNIT_INSTRUCTIONS),
         passes=Passes(constants=runs, input=1.0, scratch=2.0 * runs),
         accumulation="exact",
+        next_states=((0, 0), (1, 1)),
         exact=True,
     )
 
 
-def _function(operator: QLstm, parts: list[_Sums], sums_bytes: int) -> CFunction:
+def _function(operator: QLstm, parts: list[StepPart], sums_bytes: int) -> CFunction:
     """The loop over time, and over the sequences of a batch."""
     steps, batch, channels = operator.inputs[2].shape
     units = operator.inputs[0].shape[1]
@@ -203,19 +166,17 @@ def _function(operator: QLstm, parts: list[_Sums], sums_bytes: int) -> CFunction
     sequence, state = ("t", "") if batch == 1 else (f"((t * {batch}) + b)", f"[b * {units}]")
     step = [
         f"int8_t *const h = {f'&next_hidden{state}' if state else 'next_hidden'};",
-        of_input.call(f"&input[{sequence} * {channels}]", "sums", inner),
-        of_hidden.call("h", f"&sums[{sums_bytes // 8}]", inner),
+        of_input.call([f"&input[{sequence} * {channels}]"], "sums", inner),
+        of_hidden.call(["h"], f"&sums[{sums_bytes // 8}]", inner),
         f"tvm_ext_lstm_step(&$_layer, sums, &sums[{sums_bytes // 8}], "
         f"{f'&next_cell{state}' if state else 'next_cell'}, h, table);",
         f"memcpy(&output[{sequence} * {units}], h, {units});",
     ]
     body = [
         "int32_t *const sums = (int32_t *)(void *)scratch;",
-        f"memcpy(next_hidden, hidden, {batch * units});",
-        f"memcpy(next_cell, cell, {2 * batch * units});",
-        f"for (int32_t t = 0; t < {steps}; ++t) {{",
-        block(step if batch == 1 else [f"for (int32_t b = 0; b < {batch}; ++b) {{", block(step), "}"]),
-        "}",
+        f"memmove(next_hidden, hidden, {batch * units});",
+        f"memmove(next_cell, cell, {2 * batch * units});",
+        *loop("t", steps, step if batch == 1 else loop("b", batch, step)),
     ]
     includes = [name for part in parts for name in part.made.function.includes]
     return CFunction(

@@ -108,6 +108,23 @@ class RepeatedStep(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecurrentLayer(Decision):
+    """Recurrent cell that a PrimFunc with a `RepeatedStep` computes; empty for all other PrimFuncs.
+
+    cell: `lstm`, `gru` (which resets the product of the hidden state), `gru_resets_first` (which resets the hidden
+    state), `rnn_tanh` or `rnn_relu`; each with its standard activations, without peepholes and limits.
+    The PrimFunc takes the states [B, H], of an LSTM the hidden state and the cell, and the sequence [T, B, C]; then
+    weights as in ONNX, with ONNX's order of the G gates: [1, G H, C], [1, G H, H], and biases [1, 2 G H] if has_biases;
+    then constants of the step. It returns the next states, and the hidden state of each step, [T, B, H].
+    cell_limit: the cell of an LSTM is clipped to [-cell_limit, cell_limit]; 0 for no limit.
+    """
+
+    cell: str = attribute("recurrent_cell", "")
+    has_biases: bool = attribute("recurrent_biases", False, read=bool)
+    cell_limit: float = attribute("recurrent_cell_limit", 0.0, read=float)
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuantizedLstm(Decision):
     """Arithmetic of a PrimFunc that is TensorFlow Lite's LSTM on integers; empty for all other PrimFuncs.
 

@@ -2,13 +2,12 @@
 
 input[B, T, C] (or [T, B, C]), four matrices [H, C] and four [H, H], four biases[H], hidden[B, H], cell[B, H] ->
 output[B, T, H]. Float, or int8 with a cell of int16. Peepholes, projections and normalized layers are refused, as in
-TensorFlow Lite Micro. One function runs a step in a loop over time; in float, sequences of up to 32 steps are
-unrolled, which takes fewer instructions.
+TensorFlow Lite Micro. One function runs a step in a loop over time; the float layer is that of ONNX.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, frexp
 
 import numpy as np
@@ -19,7 +18,8 @@ from codegen_c.kernels.shared.requantize_tflite import fixed_point
 from codegen_c.tir.repeat import repeat_step
 from relay_passes.dataflow import constant, static_shape
 from tvm_ext.core.decisions.composites import QuantizedLstm, RepeatedStep
-from tvm_ext.core.decisions.decision import Decision
+from tvm_ext.frontends.onnx.operators import recurrent
+from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
@@ -28,10 +28,10 @@ from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 _INPUT, _HIDDEN, _CELL = 0, 18, 19
 _WEIGHTS, _BIASES = range(1, 9), range(12, 16)
 _LEFT_OUT = (*range(9, 12), 16, 17, *range(20, 24))
-MOST_UNROLLED = 32
-"""Most steps of a float layer that are written one after the other, as for the recurrent layers of ONNX."""
 _GATES = 4
 """Number of gates: input, forget, cell and output, in the order of the operator's weights."""
+_ONNX_ORDER = (0, 3, 1, 2)
+"""For each gate of ONNX, its index among these gates."""
 
 
 def states(node: TfliteNode) -> tuple[int, ...]:
@@ -136,21 +136,37 @@ def convert(
     biases = [_numbers(tensors[place]) for place in _BIASES]
     clip, sequence = float(options.CellClip()), _with_axes(builder, data, batch_axis)
     if file.tensors[node.outputs[0]].dtype == "float32":
-        float_cell = _FloatCell(matrices, biases, clip)
-        if static_shape(sequence)[0] > MOST_UNROLLED:
-            made = _in_loop(builder, float_cell.step, [hidden, cell, sequence], [])
-        else:
-            made = _unrolled(builder, float_cell.step, [hidden, cell, sequence])
+        made = _float_layer(builder, matrices, biases, clip, [hidden, cell, sequence])
     else:
         scaled = {place: tensor for place, tensor in enumerate(tensors) if tensor is not None}
         integers = IntegerCell(scaled, matrices, biases, clip)
-        made = _in_loop(builder, integers.step, [hidden, cell, sequence], integers.given, integers.decision())
+        made = _in_loop(builder, integers, [hidden, cell, sequence])
     hidden, cell, output = made
     return relax.Tuple([_with_axes(builder, output, batch_axis), hidden, cell])
 
 
-Step = Callable[[relax.BlockBuilder, Sequence[relax.Expr]], tuple[relax.Expr, relax.Expr]]
-"""A step of a layer. It takes the hidden state, the cell, an element of the sequence, and constants."""
+def _float_layer(
+    builder: relax.BlockBuilder,
+    matrices: Sequence[np.ndarray],
+    biases: Sequence[np.ndarray],
+    clip: float,
+    given: Sequence[relax.Expr],
+) -> list[relax.Expr]:
+    """Return the hidden state, the cell and all outputs of the layer, which is that of ONNX with a limited cell."""
+    emit, (hidden, cell, sequence) = Emitter(builder), given
+
+    def stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate([parts[gate] for gate in _ONNX_ORDER])[np.newaxis]
+
+    of_input, of_hidden, bias = map(stacked, (matrices[:_GATES], matrices[_GATES:], biases))
+    weights = map(constant, (of_input, of_hidden, np.concatenate([bias, np.zeros_like(bias)], axis=1)))
+    states = [emit.reshaped(state, (1, *static_shape(state))) for state in (hidden, cell)]
+    inputs = [sequence, *weights, None, *states, None]
+    output, *after = recurrent.all_steps(emit, inputs, {recurrent.CELL_LIMIT: max(clip, 0.0)}, recurrent.LSTM).fields
+    results = [(after[0], hidden), (after[1], cell)]
+    steps, _, *shape = static_shape(output)
+    return [*(emit.reshaped(value, static_shape(like)) for value, like in results),
+            emit.reshaped(output, (steps, *shape))]  # fmt: skip
 
 
 def _with_axes(builder: relax.BlockBuilder, value: relax.Expr, batch_axis: int) -> relax.Expr:
@@ -163,44 +179,24 @@ def _with_axes(builder: relax.BlockBuilder, value: relax.Expr, batch_axis: int) 
     return builder.emit(relax.op.permute_dims(value, [1, 0, 2]))
 
 
-def _unrolled(builder: relax.BlockBuilder, step: Step, given: Sequence[relax.Expr]) -> list[relax.Expr]:
-    """Return the hidden state, the cell and all outputs, by steps one after the other."""
-    hidden, cell, sequence = given
-    steps, batch, channels = static_shape(sequence)
-    outputs: list[relax.Expr] = []
-    for index in range(steps):
-        row = builder.emit(relax.op.strided_slice(sequence, [0], [index], [index + 1]))
-        hidden, cell = step(builder, [hidden, cell, builder.emit(relax.op.reshape(row, (batch, channels)))])
-        outputs.append(builder.emit(relax.op.expand_dims(hidden, 0)))
-    return [hidden, cell, outputs[0] if len(outputs) == 1 else builder.emit(relax.op.concat(outputs, 0))]
-
-
-def _in_loop(
-    builder: relax.BlockBuilder,
-    step: Step,
-    given: Sequence[relax.Expr],
-    constants: Sequence[relax.Expr],
-    decision: Decision | None = None,
-) -> list[relax.Expr]:
+def _in_loop(builder: relax.BlockBuilder, cell: IntegerCell, given: Sequence[relax.Expr]) -> list[relax.Expr]:
     """Return the hidden state, the cell and all outputs, by one function that runs a step in a loop."""
     hidden, _, sequence = given
     steps, batch, channels = static_shape(sequence)
     element = relax.TensorType((batch, channels), sequence.ty.dtype)
-    kinds = [*(value.ty for value in given[:2]), element, *(value.ty for value in constants)]
+    kinds = [*(value.ty for value in given[:2]), element, *(value.ty for value in cell.given)]
     parameters = [relax.Var(f"x{place}", kind) for place, kind in enumerate(kinds)]
     inner = relax.BlockBuilder()
     with inner.function("main", parameters):
         with inner.dataflow():
-            after = step(inner, parameters)
+            after = cell.step(inner, parameters)
             results = inner.emit_output(relax.Tuple([*after, after[0]]))
         inner.emit_func_output(results)
     module = inner.get()
-    repeated = RepeatedStep(count=steps, num_states=2, num_sequences=1)
-    loop = repeat_step(module["main"], repeated, module if decision else None)
-    made = decision.write(loop.function) if decision else loop.function
-    function = builder.add_func(made, "lstm")
+    loop = repeat_step(module["main"], RepeatedStep(count=steps, num_states=2, num_sequences=1), module)
+    function = builder.add_func(cell.decision().write(loop.function), "lstm")
     types = [*(value.ty for value in given[:2]), relax.TensorType((steps, *static_shape(hidden)), sequence.ty.dtype)]
-    arguments = relax.Tuple([*given, *constants, *map(constant, loop.constants)])
+    arguments = relax.Tuple([*given, *cell.given, *map(constant, loop.constants)])
     results = builder.emit(relax.call_tir(function, arguments, types))
     return [builder.emit(relax.TupleGetItem(results, index)) for index in range(len(types))]
 
@@ -208,30 +204,6 @@ def _in_loop(
 def _numbers(tensor: TfliteTensor | None) -> np.ndarray:
     assert tensor is not None and tensor.data is not None, "refused before"
     return tensor.data
-
-
-class _FloatCell:
-    """One step on real numbers: a single matrix product for all gates, then the new cell and hidden state."""
-
-    def __init__(self, matrices: list[np.ndarray], biases: list[np.ndarray], clip: float) -> None:
-        of_input, of_hidden = np.concatenate(matrices[:_GATES]), np.concatenate(matrices[_GATES:])
-        self._weights = constant(np.ascontiguousarray(np.concatenate([of_input, of_hidden], 1).T))
-        self._bias, self._units, self._clip = constant(np.concatenate(biases)), biases[0].size, clip
-
-    def step(self, builder: relax.BlockBuilder, given: Sequence[relax.Expr]) -> tuple[relax.Expr, relax.Expr]:
-        emit, (hidden, cell, row) = builder.emit, given
-        read = emit(relax.op.concat([row, hidden], 1))
-        sums = emit(relax.op.add(emit(relax.op.matmul(read, self._weights)), self._bias))
-        kept, forget, new, out = (
-            emit(relax.op.strided_slice(sums, [1], [gate * self._units], [(gate + 1) * self._units]))
-            for gate in range(_GATES)
-        )
-        added = emit(relax.op.multiply(emit(relax.op.sigmoid(kept)), emit(relax.op.tanh(new))))
-        left = emit(relax.op.multiply(emit(relax.op.sigmoid(forget)), cell))
-        cell = emit(relax.op.add(left, added))
-        if self._clip > 0:
-            cell = emit(relax.op.clip(cell, -self._clip, self._clip))
-        return emit(relax.op.multiply(emit(relax.op.sigmoid(out)), emit(relax.op.tanh(cell)))), cell
 
 
 _GATE_SCALE, _UNIT_SCALE = 2.0**-12, 2.0**-15

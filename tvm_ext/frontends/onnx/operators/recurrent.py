@@ -1,7 +1,8 @@
 """RNN, GRU and LSTM: short sequences are unrolled, long ones run in a loop.
 
 In the unrolled form one matmul multiplies the inputs of all steps with their weights, and each operator can be
-quantized. The loop is one function: its size and compile time do not depend on the length of the sequence.
+quantized. The loop is one function: its size and compile time do not depend on the length of the sequence. A kernel
+computes the loop of a standard layer in float32; plain C computes others, such as those with peepholes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.repeat import repeat_step
 from relay_passes.dataflow import constant, static_shape
-from tvm_ext.core.decisions.composites import RepeatedStep
+from tvm_ext.core.decisions.composites import RecurrentLayer, RepeatedStep
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
 from tvm_ext.frontends.refusals import Refused
 
@@ -26,6 +27,8 @@ State = tuple[relax.Expr, ...]
 
 MOST_UNROLLED = 32
 """Longest sequence, in steps, that is unrolled; longer sequences run in a loop."""
+CELL_LIMIT = "cell_limit"
+"""Attribute of an LSTM that ONNX does not have: the cell is clipped to [-limit, limit]; 0 for no limit."""
 _MOST_WITH_LENGTHS = 512
 """Longest sequence, in steps, whose real length is an input. Such sequences are always unrolled."""
 
@@ -53,12 +56,17 @@ Step = Callable[[Emitter, Cell, relax.Expr, State], State]
 
 @dataclass(frozen=True, kw_only=True)
 class CellKind:
-    """Kind of a recurrent cell. activations: names of the default activation functions of one direction."""
+    """Kind of a recurrent cell.
+
+    activations: names of the default activation functions of one direction. cells: returns, for the attributes of a
+    layer, the cells of `RecurrentLayer` by their activations.
+    """
 
     step: Step
     num_gates: int
     num_states: int
     activations: tuple[bytes, ...]
+    cells: Callable[[Attributes], Mapping[tuple[str, ...], str]]
 
 
 def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attributes, kind: CellKind) -> relax.Tuple:
@@ -116,12 +124,26 @@ class _Direction:
     def hidden(self) -> int:
         return static_shape(self.inputs[2])[2]
 
+    @property
+    def known_cell(self) -> str:
+        """The cell of a `RecurrentLayer` that this layer is, or an empty text."""
+        attr = self.attributes
+        is_limited = bool(attr.get("clip") or attr.get("input_forget") or self.inputs[7] is not None)
+        if is_limited or dtype_name(self.inputs[0]) != "float32":
+            return ""
+        count = len(self.kind.activations)
+        names = tuple(map(_lower, self._activations[self.index * count : (self.index + 1) * count]))
+        return self.kind.cells(attr).get(names, "")
+
+    @property
+    def _activations(self) -> Sequence[bytes | str]:
+        """Names of the activations of all directions up to this one."""
+        return self.attributes.get("activations") or self.kind.activations * (self.index + 1)
+
     def cell(self, emit: Emitter, inputs: Inputs, index: int) -> Cell:
         """Return the cell with the weights at `index` of the first axis of `inputs`."""
-        default, count = self.kind.activations, len(self.kind.activations)
-        names = self.attributes.get("activations") or default * (self.index + 1)
-        attr = self.attributes
-        found = activations(emit, names, attr.get("activation_alpha", ()), attr.get("activation_beta", ()))
+        attr, count = self.attributes, len(self.kind.activations)
+        found = activations(emit, self._activations, attr.get("activation_alpha", ()), attr.get("activation_beta", ()))
         own = found[self.index * count : (self.index + 1) * count]
         return _cell(emit, inputs, attr, index, self.kind.num_gates, own)
 
@@ -177,7 +199,10 @@ def _looped(emit: Emitter, own: _Direction, state: State) -> tuple[relax.Expr, S
         loop = repeat_step(builder.get()["main"], repeated)
     except CannotLowerError as error:
         raise Refused(f"its step needs {error}") from error
-    function = emit.builder.add_func(loop.function, "repeated_step")
+    known, limit = own.known_cell, float(own.attributes.get(CELL_LIMIT, 0.0))
+    layer = RecurrentLayer(cell=known, has_biases=own.inputs[3] is not None, cell_limit=limit)
+    made = layer.write(loop.function) if known else loop.function
+    function = emit.builder.add_func(made, "repeated_step")
     types = [*(value.ty for value in state), relax.TensorType((steps, batch, own.hidden), dtype_name(x))]
     arguments = [*state, x, *given.values(), *map(constant, loop.constants)]
     made = emit.builder.emit(relax.call_tir(function, relax.Tuple(arguments), types))
@@ -292,6 +317,8 @@ def _lstm_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> St
     else:
         forget = f(_clipped(emit, cell, through_peephole(gf, 2, memory)))
     new = emit.add(emit.multiply(forget, memory), emit.multiply(i, g(_clipped(emit, cell, gc))))
+    limit = cell.attributes.get(CELL_LIMIT, 0.0)
+    new = emit.clip(new, -limit, limit) if limit else new
     o = f(_clipped(emit, cell, through_peephole(go, 1, new)))
     return (emit.multiply(o, h(new)), new)
 
@@ -314,6 +341,10 @@ _PARAMETERS: dict[str, tuple[float, ...]] = {
 }
 
 
+def _lower(name: bytes | str) -> str:
+    return (name.decode() if isinstance(name, bytes) else name).lower()
+
+
 def activations(
     emit: Emitter, names: Sequence[bytes | str], alphas: Sequence[float], betas: Sequence[float]
 ) -> list[Activation]:
@@ -321,7 +352,7 @@ def activations(
     alpha, beta = iter(alphas), iter(betas)
     made = []
     for encoded in names:
-        name = (encoded.decode() if isinstance(encoded, bytes) else encoded).lower()
+        name = _lower(encoded)
         if name not in _PARAMETERS:
             raise Refused(f"the activation {name} is not known")
         defaults = _PARAMETERS[name]
@@ -350,9 +381,23 @@ def _function(emit: Emitter, name: str, a: float, b: float) -> Activation:
     return table[name]
 
 
-RNN = CellKind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",))
-GRU = CellKind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"))
-LSTM = CellKind(step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"))
+def _rnn_cells(_: Attributes) -> Mapping[tuple[str, ...], str]:
+    return {("tanh",): "rnn_tanh", ("relu",): "rnn_relu"}
+
+
+def _gru_cells(attr: Attributes) -> Mapping[tuple[str, ...], str]:
+    return {("sigmoid", "tanh"): "gru" if attr.get("linear_before_reset", 0) else "gru_resets_first"}
+
+
+def _lstm_cells(_: Attributes) -> Mapping[tuple[str, ...], str]:
+    return {("sigmoid", "tanh", "tanh"): "lstm"}
+
+
+RNN = CellKind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",), cells=_rnn_cells)
+GRU = CellKind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"), cells=_gru_cells)
+LSTM = CellKind(
+    step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"), cells=_lstm_cells
+)
 
 
 def _converter(kind: CellKind) -> type[OnnxOpConverter]:
