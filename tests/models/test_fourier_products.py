@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +45,25 @@ def of_columns() -> onnx.ModelProto:
     return model_of([NODE("MatMul", ["w", "x"], ["y"])], {"x": (LENGTH, 6)}, ["y"], {"w": matrix()})
 
 
+def of_operator(window: bool, onesided: int) -> onnx.ModelProto:
+    """ONNX's own operator, with the window that another operator computes, or without one."""
+    nodes = [NODE("HannWindow", ["n"], ["w"])] if window else []
+    nodes += [NODE("STFT", ["x", "step", "w" if window else "", "n"], ["y"], onesided=onesided)]
+    return model_of(nodes, {"x": (2, 264, 1)}, ["y"], {"n": np.int64(LENGTH), "step": np.int64(20)})
+
+
+def of_dft() -> onnx.ModelProto:
+    return model_of([NODE("DFT", ["x"], ["y"], axis=1, onesided=1)], {"x": (3, LENGTH, 1)}, ["y"])
+
+
 MODELS = {
-    "fourier_frames_f32": (of_signal, of_padded_signal),
-    "fourier_vectors_f32": (of_vectors,),
+    "fourier_frames_f32": (
+        of_signal, of_padded_signal, partial(of_operator, True, 1), partial(of_operator, False, 1),
+        partial(of_operator, True, 0),
+    ),
+    "fourier_vectors_f32": (of_vectors, of_dft),
     "fourier_columns_f32": (of_columns,),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kernel", "make"), [(kernel, make) for kernel, makes in MODELS.items() for make in makes])
@@ -56,6 +71,12 @@ def test_a_product_is_computed_as_a_transform(tmp_path: Path, kernel: str, make:
     """The build verifies every element, also those of rows that should be zeros and are not."""
     package = _built(make(), tmp_path)  # type: ignore[operator]
     assert [step["kernel"] for step in package.report["steps"] if step["macs"]] == [kernel]
+
+
+def test_a_window_that_is_an_input_multiplies_the_frames(tmp_path: Path) -> None:
+    node = NODE("STFT", ["x", "step", "w", "n"], ["y"])
+    model = model_of([node], {"x": (1, 264, 1), "w": (LENGTH,)}, ["y"], {"n": np.int64(LENGTH), "step": np.int64(20)})
+    assert "fourier_vectors_f32" in [step["kernel"] for step in _built(model, tmp_path).report["steps"]]
 
 
 def test_few_frequencies_remain_a_product(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
-from relay_passes.dataflow import constant, static_shape
+from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of
 from tvm_ext.frontends.refusals import Refused
 
@@ -95,7 +95,10 @@ def _matrix(extent: int, length: int, parts: int, inverse: bool, onesided: bool)
 
 
 class STFT(OnnxOpConverter):
-    """Frames of the signal, times the window, times the matrix."""
+    """Frames of the signal, times the window, times the matrix.
+
+    With a real signal and a constant window it is a convolution, for which no frame has to be copied.
+    """
 
     @classmethod
     def _impl_v17(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -108,6 +111,10 @@ class STFT(OnnxOpConverter):
         batch, extent, parts = static_shape(signal)
         if steps[0] < 1 or (extent - size) // steps[0] >= _MAX_FRAMES:
             raise Refused(f"{extent} elements in frames {steps[0]} apart; {_MAX_FRAMES} frames can be compiled")
+        factors = np.ones(size) if window is None else array_of(window)
+        if parts == 1 and factors is not None and dtype_name(signal) == "float32":
+            table = _matrix(size, size, 1, False, bool(attr.get("onesided", 1)))
+            return _convolved(emit, signal, table * factors.reshape(-1, 1), steps[0])
         begins = range(0, extent - size + 1, steps[0])
         frames = emit.stack([emit.slice(signal, 1, begin, begin + size) for begin in begins], axis=1)
         if window is not None:
@@ -115,6 +122,15 @@ class STFT(OnnxOpConverter):
         table = _matrix(size, size, parts, False, bool(attr.get("onesided", 1))).astype(dtype_name(signal))
         flat = emit.reshaped(frames, (batch, len(begins), size * parts))
         return emit.reshaped(emit.matmul(flat, constant(table)), (batch, len(begins), table.shape[1] // 2, 2))
+
+
+def _convolved(emit: Emitter, signal: relax.Expr, table: np.ndarray, stride: int) -> relax.Expr:
+    """Return the products of all frames of a signal [batch, samples, 1] with a table [samples of a frame, results]."""
+    (batch, extent, _), weight = static_shape(signal), np.ascontiguousarray(table.T[:, np.newaxis])
+    row = emit.reshaped(signal, (batch, 1, extent))
+    found = emit.nn.conv1d(row, constant(weight.astype(np.float32)), strides=stride)
+    frames = static_shape(found)[2]
+    return emit.reshaped(emit.transposed(found, [0, 2, 1]), (batch, frames, table.shape[1] // 2, 2))
 
 
 CONVERTERS = {
