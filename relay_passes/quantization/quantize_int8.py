@@ -3,6 +3,7 @@
 Rewrite:
     relu(add(conv2d(x, w), b))
       ->  quantize(relu(add(conv2d(dequantize(x), dequantize(int8 w)), dequantize(int32 b))))
+    Integer results round once, also in a model that was read from a .tflite file.
     Activations have one scale and zero point per tensor, weights one scale per output channel and zero point 0, and
     biases the product of both scales. relu and clip come ahead of the quantize. Operators that only move or select
     numbers keep their parameters, and moves work on the integers themselves. Inputs and outputs become integers where
@@ -49,7 +50,7 @@ from relay_passes.analysis.run_units import FLOAT, Array, IntegerChoice, Sample,
 from relay_passes.dataflow import array_of, bindings, op_name
 from relay_passes.quantization.insert_qdq import insert_qdq
 from relay_passes.simplify.expose_gathers import ExposeGathers
-from tvm_ext.core.decisions.models import KeptStates, QuantizationMeasured
+from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_nodes import ModelState
 
@@ -157,6 +158,8 @@ class QuantizeInt8:
         report = self._report(runner, choice, measured, in_float, four_bit_units) | _width_report(width)
         if steps.states:
             report |= _carried_report(carried_error(runner, steps, choice), initial_states)
+        # The integers are ours, not the file's: they round once, as the QDQ form says, whatever the file's format does.
+        changed = replace(ModelOrigin.read(changed), rounding="onnx").write(changed)
         return QuantizationMeasured(report=report).write(KeptStates(states=initial_states).write(changed))
 
     def _chosen(

@@ -97,6 +97,13 @@ class _Form:
             return {self.rows: self.columns, self.columns: self.rows}.get(axis, axis)
         return axis if axis < 2 or self.time_axis == "rows" else 3
 
+    def holds(self, shape: Sequence[int]) -> bool:
+        """Return True if a value of this shape, which has all axes, has an image.
+
+        A reshape exchanges rows and columns only where one of them has the extent 1, as every window in this form has.
+        """
+        return not self.has_both or shape[self.rows if self.time_axis == "rows" else self.columns] == 1
+
     def of(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of the image of a value of this shape, or of a value that is broadcast to it."""
         whole = [1] * (self.rank - len(shape)) + [*shape]
@@ -254,7 +261,10 @@ class _Rewriter:
     def _concat(self, binding: relax.VarBinding) -> bool:
         call = binding.value
         form = self._form_of_operands(call) if op_name(call) == "relax.concat" else None
-        if form is None or len(static_shape(binding.var)) != form.rank or call.attrs.axis is None:
+        if form is None or call.attrs.axis is None:
+            return False
+        shape = static_shape(binding.var)
+        if len(shape) != form.rank or not form.holds(shape):
             return False
         images = [self._image(leaf, form) for leaf in operands(call)]
         parts = [image for image in images if image is not None]
@@ -301,8 +311,10 @@ class _Rewriter:
         return self._image(value, form) if same else None
 
     def _image(self, value: relax.Expr, form: _Form) -> relax.Var | None:
-        """Return the image of a variable, or None for anything else and where its image has another form."""
-        if not isinstance(value, relax.Var):
+        """Return the image of a variable, or None for anything else, where its image has another form, and for several
+        rows and columns.
+        """
+        if not isinstance(value, relax.Var) or not form.holds(static_shape(value)):
             return None
         if value not in self.images:
             self.images[value] = self._bound(f"{value.name}.image", form.image(value)), form

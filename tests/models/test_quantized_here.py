@@ -13,6 +13,8 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 import tvm_ext
+from tests.support.tflite_models import Network
+from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.report.tables import report_tables
@@ -114,3 +116,16 @@ def test_a_module_that_tvm_does_not_run_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("tvm_ext.verification.reference_runtimes.ask._run_here", lambda *_: "out of memory")
     with pytest.raises(VerificationFailed, match="TVM cannot run the module: out of memory"):
         run_module(tvm_ext.load(network(tmp_path / "model.onnx")), [])
+
+
+def test_a_tflite_file_quantized_here_rounds_once(tmp_path: Path) -> None:
+    """Its floats say nothing of TensorFlow Lite's integers; C and QDQ form are equal byte for byte."""
+    net = Network()
+    hidden = net.dense(net.input((1, 8), "x"), 16, "hidden")
+    bias = net.writer.constant("bias", RANDOM.standard_normal(16).astype(np.float32))
+    path = saved_tflite(net.writer.finish([net.binary("ADD", hidden, bias, "y")]), tmp_path)
+    samples = {"x": RANDOM.standard_normal((12, 1, 8)).astype(np.float32)}
+    package = tvm_ext.build(tvm_ext.load(path), "cortex_m4", tmp_path / "out", INT8, calibration=samples)
+    assert package.interface.rounding == "onnx" == package.report["model"]["rounding"]
+    assert package.report["verify"]["host"]["differing"] == 0
+    assert {step["kernel"] for step in package.report["steps"]} == {"qdense_dsp", "qaffine_i8"}

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, op_name, static_shape
-from relay_passes.simplify.orient_sequences import OrientSequences
+from relay_passes.simplify.orient_sequences import OrientSequences, TimeAxis
 from tests.passes.modules import module_of
 from tests.support.virtual_machine import run
 
@@ -131,4 +131,26 @@ def test_dequantized_constants_of_other_axes(shape: tuple[int, ...]) -> None:
     after = OrientSequences()(before)
     relax.analysis.well_formed(after)
     array = RANDOM.standard_normal((1, 4, 9)).astype("f4")
+    np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("time_axis", ["rows", "columns"])
+def test_values_of_several_rows_have_no_image(time_axis: TimeAxis) -> None:
+    """A reshape exchanges rows and columns of a single row only, so a stream's cache joins the row as it is."""
+
+    def turned(*shape: int) -> tuple[int, ...]:
+        return shape if time_axis == "rows" else (*shape[:2], shape[3], shape[2])
+
+    x = relax.Var("x", relax.TensorType(turned(1, 4, 1, 9), "float32"))
+    cache = const(RANDOM.standard_normal(turned(1, 6, 2, 9)).astype("f4"))
+    kernel, padding = const(WEIGHT.reshape(turned(6, 2, 1, 3))), turned(0, 0, 0, 1)[2:]
+
+    def body(builder: relax.BlockBuilder) -> relax.Expr:
+        y = builder.emit(OP.nn.conv2d(x, kernel, padding=padding, groups=2))
+        along = 2 if time_axis == "rows" else 3
+        return OP.nn.relu(builder.emit(OP.concat([builder.emit(OP.nn.relu(cache)), y], along)))
+
+    before = module_of([x], body)
+    after = OrientSequences(time_axis)(before)
+    array = RANDOM.standard_normal(static_shape(x)).astype("f4")
     np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-6)
