@@ -18,7 +18,7 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import operators, pools, recurrent, resizes
+from tvm_ext.frontends.pytorch import operators, pools, recurrent, resizes, spectra
 from tvm_ext.frontends.pytorch.screen_archive import declaration_refusals, refused_operators, screened_archive
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
@@ -87,6 +87,8 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
             missing["convolution.default, transposed, with output_padding of a stride or more"] = sum(
                 map(_is_padded_beyond_strides, nodes)
             )
+            missing.update(map(_on_complex_numbers, nodes))
+            missing.pop("", None)
             missing = +missing
             if missing:
                 listed = "\n".join(f"  {name}, {count} times" for name, count in sorted(missing.items()))
@@ -117,6 +119,14 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
     return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
+
+
+def _on_complex_numbers(node: Any) -> str:
+    """Return the name of an operator that has no converter for its complex operands; empty for any other node."""
+    if node.op != "call_function" or not any(map(spectra.is_complex, node.all_input_nodes)):
+        return ""
+    name = str(node.target.__name__)
+    return "" if name in spectra.ON_COMPLEX else f"{name} of complex numbers"
 
 
 def _is_transposed_3d(node: Any) -> bool:
@@ -292,4 +302,6 @@ def with_buffers_opened(program: Any) -> tuple[Any, tuple[MutatedBuffer, ...]]:
     return program, buffers
 
 
-CONVERTERS = {**operators.CONVERTERS, **pools.CONVERTERS, **recurrent.CONVERTERS, **resizes.CONVERTERS}
+CONVERTERS = {
+    **operators.CONVERTERS, **pools.CONVERTERS, **recurrent.CONVERTERS, **resizes.CONVERTERS, **spectra.CONVERTERS,
+}  # fmt: skip

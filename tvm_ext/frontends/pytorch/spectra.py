@@ -1,0 +1,149 @@
+"""Converters of torch.stft and torch.fft.rfft: real Fourier transforms, and operators on their complex results.
+
+A complex tensor is a float tensor with one more axis, of its real and imaginary part. Only the operators in
+`ON_COMPLEX` take such tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.dataflow import constant, static_shape
+from tvm_ext.frontends.pytorch.operators import Converter, arguments_of
+from tvm_ext.frontends.refusals import Refused
+
+_MOST_ELEMENTS = 1 << 24
+"""Elements of a transform's matrix: 64 MiB, which is more than a microcontroller has."""
+_CONSTANTS = ("b_", "p_", "c_")
+"""Prefixes that torch.export gives to the names of buffers, parameters and constants."""
+
+
+def _unfold(node: Any, importer: Any) -> relax.Expr:
+    """Convert the windows along an axis, which become the axis itself, with their elements as the last axis."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x = importer.env[given["self"]]
+    rank = len(static_shape(x))
+    axis, size, step = given["dimension"] % rank, int(given["size"]), int(given["step"])
+    begins = np.arange(0, static_shape(x)[axis] - size + 1, step)
+    places = constant((begins[:, np.newaxis] + np.arange(size)).astype(np.int64))
+    taken = emit(relax.op.take(x, places, axis))
+    order = [index for index in range(rank + 1) if index != axis + 1]
+    return taken if axis == rank - 1 else emit(relax.op.permute_dims(taken, [*order, axis + 1]))
+
+
+def _transform(node: Any, importer: Any) -> relax.Expr:
+    """Convert the transform of real numbers along one axis. Frames of a signal are not copied for it."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x = importer.env[given["self"]]
+    shape = static_shape(x)
+    if len(given["dim"]) != 1 or str(x.ty.dtype) != "float32":
+        raise Refused(f"a transform of {x.ty.dtype} along axes {list(given['dim'])}; transform float32 along one axis")
+    rank, axis, size = len(shape), given["dim"][0] % len(shape), shape[given["dim"][0] % len(shape)]
+    matrix = _matrix(size, given["normalization"], given["onesided"])
+    bins = matrix.shape[1] // 2
+    if axis == rank - 1 and (frames := _frames(given["self"])):
+        return _of_frames(frames, matrix, importer)
+    order = [index for index in range(rank) if index != axis]
+    moved = x if axis == rank - 1 else emit(relax.op.permute_dims(x, [*order, axis]))
+    product = emit(relax.op.matmul(moved, constant(matrix)))
+    pairs = emit(relax.op.reshape(product, [*(shape[index] for index in order), bins, 2]))
+    back = [*order, axis]
+    return pairs if axis == rank - 1 else emit(relax.op.permute_dims(pairs, [*map(back.index, range(rank)), rank]))
+
+
+def _matrix(size: int, normalization: int, onesided: bool) -> np.ndarray:
+    """Return the transform of unit signals: float32[size, 2 * bins], a real and an imaginary column for each bin."""
+    if 2 * size * size > _MOST_ELEMENTS:
+        raise Refused(f"a transform of length {size} as a matrix; transform frames of at most 2,048 samples")
+    bins = size // 2 + 1 if onesided else size
+    found = np.fft.fft(np.eye(size))[:, :bins] * (1.0, size**-0.5, 1 / size)[normalization]
+    return np.stack([found.real, found.imag], axis=-1).reshape(size, -1).astype(np.float32)
+
+
+def _frames(node: Any) -> tuple[Any, Any] | None:
+    """Return the windows along the last axis of a signal, and their constant factors or None, if a node is these."""
+    if _is(node, "unfold.default"):
+        windows, factors = node, None
+    elif _is(node, "mul.Tensor") and all(hasattr(argument, "op") for argument in node.args):
+        windows, factors = node.args if _is(node.args[0], "unfold.default") else reversed(node.args)
+        if not _is(windows, "unfold.default") or not _is_constant(factors) or factors.meta["val"].dim() != 1:
+            return None
+    else:
+        return None
+    signal = arguments_of(windows)["self"].meta["val"]
+    along = arguments_of(windows)["dimension"] % signal.dim() == signal.dim() - 1
+    return (windows, factors) if along and signal.dim() <= 2 else None
+
+
+def _is(node: Any, name: str) -> bool:
+    return node.op == "call_function" and node.target.__name__ == name
+
+
+def _is_constant(node: Any) -> bool:
+    """Return True for a node that depends on no input of the program."""
+    if node.op == "placeholder":
+        return str(node.name).startswith(_CONSTANTS)
+    return all(map(_is_constant, node.all_input_nodes))
+
+
+def _of_frames(frames: tuple[Any, Any], matrix: np.ndarray, importer: Any) -> relax.Expr:
+    """Return the transforms of the windows of a signal, as a convolution with windowed bases."""
+    (windows, factors), emit = frames, importer.block_builder.emit
+    given = arguments_of(windows)
+    signal = importer.env[given["self"]]
+    *batch, extent = static_shape(signal)
+    size, results = matrix.shape
+    weight: relax.Expr = constant(np.ascontiguousarray(matrix.T[:, np.newaxis]))
+    if factors is not None:
+        weight = emit(relax.op.multiply(weight, emit(relax.op.reshape(importer.env[factors], (1, 1, size)))))
+    row = emit(relax.op.reshape(signal, (math.prod(batch), 1, extent)))
+    found = emit(relax.op.nn.conv1d(row, weight, strides=int(given["step"])))
+    last = emit(relax.op.permute_dims(found, [0, 2, 1]))
+    return emit(relax.op.reshape(last, [*batch, static_shape(found)[2], results // 2, 2]))
+
+
+def _parts(node: Any, importer: Any) -> relax.Expr:
+    """Convert a view of complex numbers as real and imaginary parts, which they are here."""
+    return importer.env[arguments_of(node)["self"]]
+
+
+def _permuted(node: Any, importer: Any) -> relax.Expr:
+    """Convert a permutation of axes, after which the axis of real and imaginary parts of a complex tensor remains."""
+    given = arguments_of(node)
+    rank, parts = len(given["dims"]), [len(given["dims"])] if is_complex(given["self"]) else []
+    axes = [axis % rank for axis in given["dims"]]
+    return importer.block_builder.emit(relax.op.permute_dims(importer.env[given["self"]], [*axes, *parts]))
+
+
+def _magnitude(otherwise: Callable[[Any], Any]) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """Convert absolute values: of a complex number, the root of the sum of both squares."""
+        x, emit = importer.env[arguments_of(node)["self"]], importer.block_builder.emit
+        if not is_complex(arguments_of(node)["self"]):
+            return emit(otherwise(x))
+        return emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), axis=[-1]))))
+
+    return convert
+
+
+def is_complex(value: Any) -> bool:
+    """Return True for a node of a complex tensor."""
+    tensor = getattr(value, "meta", {}).get("val") if hasattr(value, "op") else None
+    return bool(getattr(tensor, "is_complex", bool)())
+
+
+ON_COMPLEX = frozenset({"view_as_real.default", "permute.default", "abs.default"})
+"""Operators with a converter for complex operands."""
+
+CONVERTERS: dict[str, Converter] = {
+    "unfold.default": _unfold,
+    "_fft_r2c.default": _transform,
+    "view_as_real.default": _parts,
+    "permute.default": _permuted,
+    "abs.default": _magnitude(relax.op.abs),
+}
