@@ -7,6 +7,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from codegen_c.c_text.text import comment, folded
+from tvm_ext.core.files.compiled_templates import remember_compiled
 
 
 def render(template: str, **values: object) -> str:
@@ -17,8 +18,8 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the templates; they are compiled once per process, because compiling takes a quarter of a second."""
-    return Environment(
+    """Return the templates of this folder."""
+    environment = Environment(
         loader=PackageLoader("codegen_c.emit", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -26,3 +27,4 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # C and make, not HTML; model-supplied text passes through `comment`
     )
+    return remember_compiled(environment)

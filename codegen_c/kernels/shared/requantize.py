@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, Self
 
 import numpy as np
@@ -198,6 +199,7 @@ class Products:
         return self.start.astype(np.int32 if self.fit_int32() else np.int64)
 
 
+@lru_cache(maxsize=4096)  # references ask for the same factors at each run
 def _fixed_point(factor: float, rounding: SumRounding, bits: int) -> tuple[int, int]:
     if rounding == "onnx":
         return fixed_point(factor, bits)

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.errors import ConsoleError
 
 from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.files.compiled_templates import remember_compiled
 from tvm_ext.core.printable import printable_lines
 from tvm_ext.report.page.drawing import DARK, KINDS, LAYER_KINDS, LIGHT, bytes_text, count_text, variables
 from tvm_ext.report.page.graph_picture import GraphPicture, graph_picture
@@ -182,10 +183,11 @@ def _page(**values: Any) -> str:
 @cache
 def environment() -> Environment:
     """Return the templates of this folder. Every value in them is escaped."""
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
+    return remember_compiled(environment)
 
 
 @cache
