@@ -14,7 +14,7 @@ from relay_passes.analysis.constant_value import evaluate, evaluate_by_tvm
 from relay_passes.dataflow import array_of, bindings, constant, infer, number_of, op_name, static_shape
 from relay_passes.streams.hop_costs import label
 from relay_passes.streams.time_rules import Rule, Slide
-from relay_passes.streams.value_times import Times, arguments_of
+from relay_passes.streams.value_times import Times
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 
 Array = np.ndarray
@@ -68,6 +68,20 @@ class FirstRows:
             )
         return num_rows // new
 
+    def presence(self, result: relax.Var, rule: Rule, new: int) -> Array | None:
+        """Return what masks the rows of keys ahead of the first run, of `new` rows of an attention.
+
+        It is the state after a reset of a vector that each run moves on by `new` zeros. Return None where no row of the
+        window reads rows ahead of row 0.
+        """
+        assert rule.reach is not None, "it is an attention"
+        keys = rule.arguments[1]
+        if rule.slide_over(1).begin(0) >= 0 or rule.reach.is_last_only:
+            return None
+        if self.begin(keys) > 0:
+            raise self._unsupported(result, f"computes its first {self.begin(keys)} rows of keys from padding alone")
+        return np.full(rule.reach.count - 1 - self.begin(keys), rule.reach.outside, np.float32)
+
     def _check_frames(self) -> None:
         frames = self._times.over[self._input].rows
         steps = {time.step for time in self._times.over.values()}
@@ -83,7 +97,7 @@ class FirstRows:
     def _note_padding(self, var: relax.Var, rule: Rule) -> None:
         """Note the value that rows ahead of row 0 have for an operator that pads."""
         for place in rule.operands:
-            source = arguments_of(self._bindings[var].value)[place]
+            source = rule.arguments[place]
             if rule.fill is not None and self.begin(source) == 0:
                 continue  # its first rows are constant, and no run computes them
             value = rule.pads_with if rule.fill is None else rule.fill
@@ -111,7 +125,7 @@ class FirstRows:
                 if value or zero_point is None:
                     return var, None
                 value = float(zero_point)
-            (var,) = (arg for arg in arguments_of(call) if isinstance(arg, relax.Var) and arg in self._times.over)
+            (var,) = self._times.rules[var].sources
         return var, value
 
     def _constant_rows(self, var: relax.Var) -> Array | None:
@@ -122,10 +136,12 @@ class FirstRows:
 
     def _evaluate(self, var: relax.Var, end: int) -> Array | None:
         rule, blocks = self._times.rules[var], dict[relax.Var, relax.Expr]()
+        if rule.attention is not None:
+            return None
         low, high = rule.slide.begin(0), rule.slide.end(end - 1)
         padding = (0, 0)
         for place in rule.operands:
-            source = arguments_of(self._bindings[var].value)[place]
+            source = rule.arguments[place]
             time = self._times.over[source]
             first, last = max(low, 0), min(high, time.rows)
             if first >= last and rule.fill is not None:
@@ -137,7 +153,7 @@ class FirstRows:
                 return None
             blocks[source] = constant(np.take(rows, range(first, last), time.axis))
             padding = (max(0, -low), max(0, high - time.rows))
-        arguments = [blocks.get(arg, arg) for arg in arguments_of(self._bindings[var].value)]
+        arguments = [blocks.get(arg, arg) for arg in rule.arguments]
         made = rule.make(arguments, rule.slide, padding)
         if isinstance(made, relax.Call):
             made = infer(made)

@@ -57,27 +57,28 @@ def cost_of_window(main: relax.Function, param: relax.Var) -> str:
     return f"{num_bytes} B of {param.name} and {total(sequence):,}{more} multiply-accumulates in each run"
 
 
+def named(labels: Sequence[str]) -> list[str]:
+    """Return the operators that a message names, and how many more there are."""
+    more = [f"{len(labels) - _NAMED} more"] if len(labels) > _NAMED else []
+    return [*labels[:_NAMED], *more]
+
+
 def remarks(
     sequence: Sequence[relax.VarBinding],
     reasons: Mapping[str, str],
     whole: Set[relax.Var],
     borders: Mapping[relax.Var, str],
     of_tir: Mapping[str, int] = NOT_COUNTED,
-    ongoing: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return sentences on what a run computes again although the window only moved on, and on states that go on.
+    """Return sentences on what a run computes again although the window only moved on.
 
     sequence: the bindings of a run.
     reasons: why an operator cannot be computed by rows of time, by operator.
     whole: values that are computed for the whole window.
     borders: values that are rows touched by padding, with their operator.
     of_tir: the multiply-accumulates of each TIR function.
-    ongoing: recurrent layers whose states go on from run to run.
     """
     found: list[str] = []
-    if ongoing:
-        found.append(f"the states of {', '.join(ongoing[:_NAMED])} go on from run to run, so outputs are those of all "
-                     "frames since the reset, and not of a window that begins in the initial state")  # fmt: skip
     if reasons:
         named = "; ".join(f"{name} {reason}" for name, reason in list(reasons.items())[:_NAMED])
         count = total((binding for binding in sequence if binding.var in whole), of_tir)

@@ -24,7 +24,7 @@ from relay_passes.dataflow import (
 from relay_passes.streams.first_rows import FirstRows
 from relay_passes.streams.hop_costs import cost_of_window, label
 from relay_passes.streams.time_rules import Rule, Slide
-from relay_passes.streams.value_times import Times, arguments_of
+from relay_passes.streams.value_times import Times
 from tvm_ext.core.decisions.composites import InputCount
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_nodes import ModelState
@@ -60,7 +60,7 @@ def write_hop(main: relax.Function, times: Times, hop: int, shorten: Shorten) ->
     It is written twice: the first draft only counts how many rows of each value are read at once. Raises
     UnsupportedModel for rows that an operator would compute from padding alone, where it cannot, and as `FirstRows`.
     """
-    first_rows = FirstRows(main, times, hop) if times.recurrences else None
+    first_rows = FirstRows(main, times, hop) if times.goes_on else None
     draft = _HopWriter(main, times, hop, {}, first_rows, shorten)
     draft.run()
     return _HopWriter(main, times, hop, draft.needed, first_rows, shorten).run()
@@ -109,7 +109,7 @@ class _HopWriter:
         for binding in bindings(self.main):
             if binding.var in self.times.recurrences:
                 self.made[binding.var] = self._steps(binding.var)
-            elif binding.var not in self.times.over:
+            elif binding.var not in self.times.over and binding.var not in self.times.inner:
                 self.made[binding.var] = self._whole(binding)
         results = [self._in_whole(result) for result in outputs(self.main)]
         returned = [*results, *(left for _, left, _ in self.states)]
@@ -196,27 +196,26 @@ class _HopWriter:
         if var in self.params:
             return self.params[var]
         if ("new", var) not in self.made:
-            rule, value, time = self.times.rules[var], self.values[var], self.times.over[var]
+            rule, time = self.times.rules[var], self.times.over[var]
             if rule.is_view:
-                source = arguments_of(value)[rule.operands[0]]
-                block = {source: self._new(source)}
+                (place,), (source,) = rule.operands, rule.sources
+                block = {place: self._new(source)}
                 self.made["new", var] = self._apply(var, rule, block, rule.slide, (0, 0), keep_name=True)
             else:
                 last = time.rows - time.bottom - 1
-                blocks: dict[relax.Var, relax.Var] = {}
+                blocks: dict[int, relax.Var] = {}
                 slide = rule.slide
-                for place in rule.operands:
-                    source = arguments_of(value)[place]
-                    given = self.times.over[source]
+                for place, source in zip(rule.operands, rule.sources, strict=True):
+                    given, over = self.times.over[source], rule.slide_over(place)
                     spacing = given.spacing(self.hop)
                     slide = Slide(
-                        stride=time.grain(self.hop) // given.grain(self.hop), taps=rule.slide.taps,
-                        dilation=rule.slide.dilation * spacing,
+                        stride=time.grain(self.hop) // given.grain(self.hop), taps=over.taps,
+                        dilation=over.dilation * spacing,
                     )  # fmt: skip
-                    behind = (given.rows - given.bottom - rule.slide.end(last)) * spacing
+                    behind = (given.rows - given.bottom - over.end(last)) * spacing
                     reach = (slide.taps - 1) * slide.dilation + 1
                     count = (time.new_rows(self.hop) - 1) * slide.stride + reach
-                    blocks[source] = self._last(source, behind + count, count)
+                    blocks[place] = self._last(source, behind + count, count)
                 self.made["new", var] = self._apply(var, rule, blocks, slide, (0, 0), keep_name=True)
         return self.made["new", var]
 
@@ -224,8 +223,8 @@ class _HopWriter:
         """Return `count` computed rows of the middle, starting `back` rows ahead of its end."""
         if var not in self.params and self.times.rules[var].is_view:
             rule = self.times.rules[var]
-            source = arguments_of(self.values[var])[rule.operands[0]]
-            return self._apply(var, rule, {source: self._last(source, back, count)}, rule.slide, (0, 0))
+            (place,), (source,) = rule.operands, rule.sources
+            return self._apply(var, rule, {place: self._last(source, back, count)}, rule.slide, (0, 0))
         if back == count == self.times.over[var].new_rows(self.hop):
             return self._new(var)
         window, rows = self._window(var, back)
@@ -261,8 +260,8 @@ class _HopWriter:
         time = self.times.over[var]
         if var not in self.params and self.times.rules[var].is_view:
             rule = self.times.rules[var]
-            source = arguments_of(self.values[var])[rule.operands[0]]
-            return self._apply(var, rule, {source: self._rows(source, begin, end)}, rule.slide, (0, 0))
+            (place,), (source,) = rule.operands, rule.sources
+            return self._apply(var, rule, {place: self._rows(source, begin, end)}, rule.slide, (0, 0))
         low, high = time.top, time.rows - time.bottom
         parts: list[relax.Var] = []
         if begin < low:
@@ -284,19 +283,18 @@ class _HopWriter:
         key = ("border", var, begin, end)
         if key in self.made:
             return self.made[key]
-        rule, value = self.times.rules[var], self.values[var]
-        blocks: dict[relax.Var, relax.Var] = {}
-        low, high = rule.slide.begin(begin), rule.slide.end(end - 1)
+        rule = self.times.rules[var]
+        blocks: dict[int, relax.Var] = {}
         padding = (0, 0)
-        for place in rule.operands:
-            source = arguments_of(value)[place]
-            rows = self.times.over[source].rows
+        for place, source in zip(rule.operands, rule.sources, strict=True):
+            slide, rows = rule.slide_over(place), self.times.over[source].rows
+            low, high = slide.begin(begin), slide.end(end - 1)
             padding = (max(0, -low), max(0, high - rows))
             first, last = max(low, 0), min(high, rows)
             if first >= last:  # only padding is read
                 self.made[key] = self._filled(var, rule, end - begin)
                 return self.made[key]
-            blocks[source] = self._rows(source, first, last)
+            blocks[place] = self._rows(source, first, last)
         self.made[key] = made = self._apply(var, rule, blocks, rule.slide, padding)
         self.borders[made] = self.labels[var]
         return made
@@ -318,20 +316,62 @@ class _HopWriter:
         self,
         var: relax.Var,
         rule: Rule,
-        blocks: Mapping[relax.Var, relax.Var],
+        blocks: Mapping[int, relax.Var],
         slide: Slide,
         padding: tuple[int, int],
         *,
         keep_name: bool = False,
     ) -> relax.Var:
         """Apply the operator of a value to other rows of its operands."""
+        if rule.attention is not None:
+            return self._attend(var, rule, blocks, padding, keep_name=keep_name)
         arguments = [
-            blocks[arg] if arg in blocks else self._in_whole(arg) if isinstance(arg, relax.Var) else arg
-            for arg in arguments_of(self.values[var])
+            blocks[place] if place in blocks else self._in_whole(arg) if isinstance(arg, relax.Var) else arg
+            for place, arg in enumerate(rule.arguments)
         ]
         value = rule.make(arguments, slide, padding)
         name = var.name if keep_name else f"{var.name}.part"
         return self.written.bind(name, value, keep_name=keep_name, span=self.values[var].span)
+
+    def _attend(
+        self,
+        var: relax.Var,
+        rule: Rule,
+        blocks: Mapping[int, relax.Var],
+        padding: tuple[int, int],
+        *,
+        keep_name: bool,
+    ) -> relax.Var:
+        """Write an attention for other rows. keep_name: whether these are the new rows of a run."""
+        attention, reach = rule.attention, rule.reach
+        assert attention is not None and reach is not None, "it is an attention"
+
+        def bind(binding: relax.VarBinding, value: relax.Expr) -> relax.Var:
+            is_own = keep_name and binding.var == var
+            name = binding.var.name if is_own else f"{binding.var.name}.part"
+            return self.written.bind(name, value, keep_name=is_own, span=binding.value.span)
+
+        operands = (blocks[0], blocks[1], blocks[2])
+        count = static_shape(blocks[0])[self.times.over[attention.queries].axis]
+        presence = self._presence(var, rule, count) if keep_name and self.first_rows else None
+        return attention.write(operands, reach.mask(count, *padding), presence, bind)
+
+    def _presence(self, var: relax.Var, rule: Rule, new: int) -> relax.Var | None:
+        """Return what masks the keys that do not exist yet in the first runs after a reset, float32[keys]."""
+        assert self.first_rows is not None and rule.reach is not None, "asked by the caller"
+        initial = self.first_rows.presence(var, rule, new)
+        if initial is None:
+            return None
+        key = ("presence", initial.size, rule.reach.outside, new)
+        if key not in self.made:
+            kept = relax.Var(self.written.free("present.kept"), relax.TensorType(initial.shape, "float32"))
+            joined = self.written.bind("present", relax.op.concat([kept, constant(np.zeros(new, np.float32))], 0))
+            rows = initial.size + new
+            left = self.written.slice_rows("present.kept.next", joined, 0, new, rows, rows=rows)
+            self.states.append((kept, left, initial))
+            self.made[key] = joined
+        keys = rule.reach.count - 1 + new
+        return self.written.slice_rows("present.part", self.made[key], 0, 0, keys, rows=initial.size + new)
 
     def _part(self, var: relax.Var, source: relax.Var, begin: int, end: int, *, step: int = 1, rows: int) -> relax.Var:
         """Return some of the `rows` of a value that the source holds."""

@@ -15,6 +15,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import array_of, op_name, static_shape
+from relay_passes.streams.attentions import Reach, TimeAttention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +47,11 @@ class Rule:
     """An operator over time.
 
     operands: positions of its arguments that are over time.
+    arguments: its arguments, which are the fields of a tuple where a tuple comes first.
     axis: the axis of time in the result.
     rows: rows of the result over the whole window.
     make: writes the operator for some rows.
+    attention, reach: for an attention of the arguments queries, keys and values, which `make` does not write.
     fill: the value of its own padding, where rows may consist of padding alone; None where they may not.
     pads_with: the value that rows outside its operand have for it; None where it leaves such rows out of its result.
     is_view: whether the operator may be repeated wherever its result is read.
@@ -62,6 +65,21 @@ class Rule:
     fill: float | None = None
     pads_with: float | None = None
     is_view: bool = False
+    arguments: Sequence[relax.Expr] = ()
+    attention: TimeAttention | None = None
+    reach: Reach | None = None
+
+    @property
+    def sources(self) -> list[relax.Var]:
+        """The operands that are over time, by `operands`."""
+        return [self.arguments[place] for place in self.operands]
+
+    def slide_over(self, place: int) -> Slide:
+        """Return the rows that each row reads of the argument at a position."""
+        if self.reach is None or place == 0:
+            return self.slide
+        offset = static_shape(self.arguments[2])[-2] - self.rows
+        return Slide(first=offset - self.reach.first, taps=self.reach.count)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -10,11 +10,14 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, operands, outputs, static_shape
+from relay_passes.streams.attentions import TimeAttention, attentions_of
 from relay_passes.streams.hop_costs import label
 from relay_passes.streams.recurrences import Carried, Recurrence, recurrence_of, repeated_by
-from relay_passes.streams.time_rules import Known, Rule, Slide, Unruly, rule_of
+from relay_passes.streams.time_rules import Known, Rule, Slide, Unruly, rule_of, same_call
 from tvm_ext.core.decisions.composites import RepeatedStep
 from tvm_ext.core.decisions.models import KeptStates
+
+_NOT_OVER_TIME = Unruly(reason="is a product of values that the model computes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,42 +55,66 @@ class Times:
 
     rules: rules of the values that operators compute.
     whole: reasons why other readers of these values are not over time.
-    recurrences: recurrent layers whose states go on, by the tuple of their results. With them all rows go on: no row is
-    computed again because padding would touch it in the window of a run.
+    recurrences: recurrent layers whose states go on, by the tuple of their results.
+    inner: values inside of attentions.
+    goes_on: whether all rows go on, as they do with recurrent layers: no row is computed again because padding would
+    touch it in the window of a run.
     """
 
     over: Mapping[relax.Var, OverTime]
     rules: Mapping[relax.Var, Rule]
     whole: Mapping[str, str]
     recurrences: Mapping[relax.Var, Recurrence]
+    inner: Set[relax.Var]
+    goes_on: bool
+
+    @property
+    def attentions(self) -> dict[relax.Var, Rule]:
+        """The rules of attentions by their results."""
+        return {var: rule for var, rule in self.rules.items() if rule.attention is not None}
 
 
-def times_of(mod: tvm.IRModule, param: relax.Var, axis: int) -> Times:
+def times_of(mod: tvm.IRModule, param: relax.Var, axis: int, hop: int, *, goes_on: bool = False) -> Times:
     """Return the times of the values that are computed from rows of `param` along that axis, as far as rules exist.
 
     The states of recurrent layers go on from run to run. If the state of one of them cannot, none does: all of them are
     then computed for the whole window.
+    hop: number of new rows per run. goes_on: whether all rows go on also without recurrent layers, so that padding is
+    that of the first window only.
     """
-    ongoing = _Finder(mod, param, axis, refused=None)
-    found = ongoing.run()
-    if not ongoing.stuck and (found.recurrences or len(found.over) == 1):
-        return found
-    return _Finder(mod, param, axis, refused=ongoing.stuck).run()
+    refused: dict[relax.Var, Unruly] = {}
+    while True:
+        finder = _Finder(mod, param, axis, hop, refused, goes_on=goes_on)
+        found = finder.run()
+        if not finder.stuck:
+            return found
+        refused |= finder.stuck
 
 
 class _Finder:
     """Finds times in the order of the bindings.
 
-    refused: why recurrent layers cannot go on, by the tuples of their results; None where all of them do.
-    stuck: the same reasons as this walk finds them.
+    refused: why recurrent layers cannot go on, and why attentions are not over time, by their results.
+    stuck: more such reasons, as this walk finds them.
     """
 
     def __init__(
-        self, mod: tvm.IRModule, param: relax.Var, axis: int, *, refused: Mapping[relax.Var, Unruly] | None
+        self,
+        mod: tvm.IRModule,
+        param: relax.Var,
+        axis: int,
+        hop: int,
+        refused: Mapping[relax.Var, Unruly],
+        *,
+        goes_on: bool,
     ) -> None:
         self.refused, self.stuck = refused, dict[relax.Var, Unruly]()
-        self.goes_on = refused is None
-        self.functions, self.main = dict(mod.functions_items()), mod["main"]
+        self.functions, self.main, self.hop = dict(mod.functions_items()), mod["main"], hop
+        loops = {b.var for b in bindings(self.main) if repeated_by(b.value, self.functions).count}
+        self.has_recurrences = bool(loops) and loops.isdisjoint(refused)
+        self.goes_on = goes_on or self.has_recurrences
+        self.attentions = {var: attention for var, attention in attentions_of(self.main).items() if var not in refused}
+        self.inner = {var for attention in self.attentions.values() for var in attention.inner}
         self.over = {param: OverTime(axis=axis, rows=static_shape(param)[axis], step=1)}
         self.rules: dict[relax.Var, Rule] = {}
         self.whole: dict[str, str] = {}
@@ -105,19 +132,34 @@ class _Finder:
             read = [leaf for leaf in operands(binding.value) if isinstance(leaf, relax.Var)]
             if all(leaf in self.constants for leaf in read):
                 self.constants.add(binding.var)
+            if binding.var in self.inner:
+                continue
             if isinstance(binding.value, relax.TupleGetItem) and binding.value.tuple_value in self.recurrences:
                 self._element(binding)
             elif not self.over.keys().isdisjoint(read):
                 reason = self._add(binding)
                 if reason is not None:
                     self.whole[label(binding)] = reason.reason
-        return Times(over=self.over, rules=self.rules, whole=self.whole, recurrences=self.recurrences)
+        times = Times(
+            over=self.over, rules=self.rules, whole=self.whole, recurrences=self.recurrences, inner=self.inner,
+            goes_on=self.goes_on,
+        )  # fmt: skip
+        needed = needed_rows(self.main, times)
+        for var, rule in times.attentions.items():
+            if rule.reach is not None and rule.reach.is_last_only and needed.get(var, rule.rows) < rule.rows - 1:
+                self.stuck[var] = Unruly(reason="reads all rows of the window for each row")
+        self.stuck |= {
+            var: _NOT_OVER_TIME for var in self.attentions if var not in self.rules and var not in self.stuck
+        }
+        return times
 
     def _add(self, binding: relax.VarBinding) -> Unruly | None:
         """Add the result of an operator that reads rows of time, or return why it cannot be over time."""
         known = Known(axes={var: time.axis for var, time in self.over.items()}, constants=self.constants)
         repeated = repeated_by(binding.value, self.functions)
-        if repeated.count and self.refused is not None:
+        if binding.var in self.attentions:
+            return self._add_attention(binding, self.attentions[binding.var], known)
+        if repeated.count and not self.has_recurrences:
             return self.refused.get(binding.var, Unruly(reason="cannot go on, as another recurrent layer cannot"))
         if repeated.count:
             recurrence = self._recurrence(binding, repeated, known)
@@ -126,13 +168,41 @@ class _Finder:
                 return recurrence
             self.recurrences[binding.var] = recurrence
             return None
+        if binding.var in self.refused:
+            return self.refused[binding.var]
         rule = rule_of(binding.value, known)
-        time = rule if isinstance(rule, Unruly) else self._over_time(binding.value, rule)
+        if isinstance(rule, Unruly):
+            return rule
+        return self._add_rule(binding, replace(rule, arguments=arguments_of(binding.value)))
+
+    def _add_rule(self, binding: relax.VarBinding, rule: Rule) -> Unruly | None:
+        time = self._over_time(rule)
         if isinstance(time, Unruly):
             return time
-        assert isinstance(rule, Rule), "it has a time"
         self.over[binding.var], self.rules[binding.var] = time, rule
         return None
+
+    def _add_attention(self, binding: relax.VarBinding, attention: TimeAttention, known: Known) -> Unruly | None:
+        """Add the result of an attention. If it cannot be over time, its operators are looked at one by one."""
+        arguments = (attention.queries, attention.keys, attention.values)
+        ranks = [len(static_shape(argument)) for argument in arguments]
+        rule: Rule | Unruly
+        if isinstance(attention.reach, str):
+            rule = Unruly(reason=attention.reach)
+        elif [known.axes.get(one) for one in arguments] != [ranks[0] - 2, ranks[1] - 1, ranks[2] - 2]:
+            rule = _NOT_OVER_TIME
+        elif any(self.hop % self.over[argument].step for argument in arguments):
+            rule = Unruly(reason="reads rows at the end of strides: give a multiple of the strides as new_frames")
+        else:
+            rule = Rule(
+                operands=(0, 1, 2), arguments=arguments, axis=len(static_shape(binding.var)) - 2,
+                rows=static_shape(binding.var)[-2], slide=Slide(), make=same_call(binding.value), attention=attention,
+                reach=attention.reach,
+            )  # fmt: skip
+        reason = rule if isinstance(rule, Unruly) else self._add_rule(binding, rule)
+        if reason is not None:
+            self.stuck[binding.var] = reason
+        return reason
 
     def _recurrence(self, binding: relax.VarBinding, repeated: RepeatedStep, known: Known) -> Recurrence | Unruly:
         found = recurrence_of(binding, repeated, known, self.carried)
@@ -157,19 +227,22 @@ class _Finder:
             return relax.TupleGetItem(arguments[0], value.index)
 
         self.over[binding.var] = replace(time, axis=0)
-        self.rules[binding.var] = Rule(operands=(), axis=0, rows=recurrence.steps, slide=Slide(), make=make)
+        self.rules[binding.var] = Rule(
+            operands=(), arguments=arguments_of(value), axis=0, rows=recurrence.steps, slide=Slide(), make=make
+        )
 
-    def _over_time(self, value: relax.Expr, rule: Rule) -> OverTime | Unruly:
+    def _over_time(self, rule: Rule) -> OverTime | Unruly:
         """Return the time of a result, whose border rows read padding or border rows of an operand."""
-        given = [self.over[arguments_of(value)[place]] for place in rule.operands]
-        steps = {time.step for time in given}
+        places = zip(rule.operands, rule.sources, strict=True)
+        given = [(self.over[source], rule.slide_over(place)) for place, source in places]
+        steps = {time.step for time, _ in given}
         if len(steps) > 1:
             return Unruly(reason="joins values of different rates")
         rows = range(rule.rows)
         is_middle = [
             all(
-                (self.goes_on or time.top <= rule.slide.begin(row)) and rule.slide.end(row) <= time.rows - time.bottom
-                for time in given
+                (self.goes_on or time.top <= slide.begin(row)) and slide.end(row) <= time.rows - time.bottom
+                for time, slide in given
             )
             for row in rows
         ]
@@ -177,6 +250,27 @@ class _Finder:
             return Unruly(reason="reads padding, or what padding touches, in each of its rows")
         top, bottom = is_middle.index(True), is_middle[::-1].index(True)
         return OverTime(axis=rule.axis, rows=rule.rows, step=steps.pop() * rule.slide.stride, top=top, bottom=bottom)
+
+
+def needed_rows(main: relax.Function, times: Times) -> dict[relax.Var, int]:
+    """Return the first row of the window that the results read of each value over time."""
+    needed: dict[relax.Var, int] = {}
+
+    def read(leaf: relax.Expr, row: int) -> None:
+        if isinstance(leaf, relax.Var) and leaf in times.over:
+            needed[leaf] = max(min(row, needed.get(leaf, row)), 0)
+
+    for result in outputs(main):
+        read(result, 0)
+    for binding in reversed(bindings(main)):
+        rule = times.rules.get(binding.var)
+        if rule is None and binding.var not in times.inner:
+            for leaf in operands(binding.value):
+                read(leaf, 0)
+        elif rule is not None and binding.var in needed:
+            for place, source in zip(rule.operands, rule.sources, strict=True):
+                read(source, rule.slide_over(place).begin(needed[binding.var]))
+    return needed
 
 
 def arguments_of(value: relax.Expr) -> list[relax.Expr]:

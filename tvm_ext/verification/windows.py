@@ -63,8 +63,11 @@ def against_windows(
         for name, array in sample.items()
         if difference(outputs[name], array, scales[name])[1] > (limit if is_float(array) else 0.0)
     ]
-    judged = replace(reported, outputs=reported.outputs[:JUDGED_WINDOWS], inner=reported.inner[:JUDGED_WINDOWS])
-    account = account_for(whole, windows[:JUDGED_WINDOWS], judged)
+    count = min(JUDGED_WINDOWS, len(windows))
+    judged = replace(
+        reported, outputs=reported.outputs[:count], inner=reported.inner[:count], ties=reported.ties[:count]
+    )
+    account = account_for(whole, windows[:count], judged)
     return [*errors, *account.errors], account.tensors_compared
 
 
@@ -93,10 +96,8 @@ def with_ongoing_runs(first: ReferenceResult, stream: tvm.IRModule, samples: Seq
     stream: the model as a stream. samples: the package's samples, in order.
     """
     later = run_module(stream, samples)[WarmUp.read(stream).runs + 1 :]
-    return replace(
-        first, runtime=f"{first.runtime} for the first window and {TVM} for the runs after it",
-        outputs=[*first.outputs, *later],
-    )  # fmt: skip
+    both = f"{first.runtime} for the first window and {TVM} for the runs after it"
+    return replace(first, runtime=TVM if first.runtime == TVM else both, outputs=[*first.outputs, *later])
 
 
 def inner_of(mod: tvm.IRModule) -> list[str]:
