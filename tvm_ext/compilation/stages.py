@@ -30,6 +30,7 @@ from codegen_c.tir.lower import macs_of_function
 from codegen_c.tir.repeat import with_count
 from relay_passes.analysis.choose_precision import WeightBits
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.layout.cancel_moves import CancelMoves
 from relay_passes.layout.change_inputs import ChangeInputs
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
@@ -180,6 +181,7 @@ def before_order(
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(moves_crops=options.io != "stream"),
         FlattenChannelsLast(),
+        CancelMoves(),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
         *(
             [LimitGrownWeights(processor_costs(platform, options, backend, "first")[0])]
