@@ -106,3 +106,35 @@ def test_attention_that_is_computed_for_the_whole_window_says_why(
     assert not WarmUp.read(stream).goes_on
     assert reason in " ".join(HopCost.read(stream).remarks)
     assert_runs(stream, 1, choices)
+
+
+def test_an_encoder_layer_of_pytorch(tmp_path: Path) -> None:
+    """PyTorch decomposes it into views, factors and guards, which do not hide the attention."""
+    torch = pytest.importorskip("torch")
+
+    class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = torch.nn.Conv1d(FEATURES, WIDTH, TAPS)
+            self.layer = torch.nn.TransformerEncoderLayer(WIDTH, 2, HIDDEN, 0.0, batch_first=True)
+            mask = torch.nn.Transformer.generate_square_subsequent_mask(FRAMES - TAPS + 1)
+            self.register_buffer("mask", mask)
+            self.head = torch.nn.Linear(WIDTH, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            rows = torch.relu(self.stem(x)).transpose(1, 2)
+            return self.head(self.layer(rows, src_mask=self.mask)[:, -1])
+
+    torch.manual_seed(0)
+    network, clip = Network().eval(), torch.randn(1, FEATURES, 3 * FRAMES)
+    torch.export.save(torch.export.export(network, (clip[:, :, :FRAMES],)), tmp_path / "network.pt2")
+    stream = tvm.transform.Sequential(streaming("x", 1, 2))(tvm_ext.load(tmp_path / "network.pt2"))
+    rows, cost = FRAMES - TAPS + 1, HopCost.read(stream)
+    block = 4 * WIDTH * WIDTH + 2 * rows * WIDTH + 2 * WIDTH * HIDDEN
+    assert cost.macs == FEATURES * WIDTH * TAPS + block + WIDTH * CLASSES and not cost.remarks
+    steps, states = compiled_with_llvm(stream), [state.initial for state in KeptStates.read(stream).states]
+    for end in range(1, clip.shape[2] + 1):
+        output, *states = steps([clip[:, :, end - 1 : end].numpy(), *states])
+        if end >= FRAMES:
+            wanted = network(clip[:, :, end - FRAMES : end]).detach().numpy()
+            np.testing.assert_allclose(output, wanted, rtol=2e-5, atol=5e-6)

@@ -126,7 +126,7 @@ def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Return the passes that turn a window over time into a stream of new frames. They run after `changing`."""
     streams = StreamWindows(name, hop, axis, macs_of_function, with_count)
-    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), SliceTakes(), streams]
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), *attention(), SliceTakes(), streams]
 
 
 def passes(
