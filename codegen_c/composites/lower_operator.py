@@ -30,7 +30,7 @@ from codegen_c.operators.kinds import Custom, Generic, Operator, Permute, Reshap
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.llvm import reference_of
 from codegen_c.tir.plain_c import NoPlainC, PlainC
-from tvm_ext.core.decisions.composites import CustomUse, KeptWeights, PrimFuncs, StreamDirection
+from tvm_ext.core.decisions.composites import CustomUse, KeptWeights, PrimFuncs, RepeatedStep, StreamDirection
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -178,12 +178,19 @@ def _generic(
         name="+".join(call.name for call in composite.calls),
         plain=plain,
         reference=reference_of(function, module),
+        most_passes=_most_passes(composite, module),
     )
     chosen = select(operator, target)
     if not isinstance(chosen, Implementation):
         return chosen[0]
     chosen = replace(chosen, alternatives=passed)
     return Lowered(operator=operator, arguments=tuple(range(len(composite.inputs))), implementation=chosen)
+
+
+def _most_passes(composite: Composite, module: tvm.IRModule) -> int:
+    """Return the largest number of iterations of a composite that is a loop that data end; 0 for everything else."""
+    loops = [RepeatedStep.read(function) for _, function in module.functions_items()]
+    return loops[0].count if len(composite.calls) == len(loops) == 1 and loops[0].is_open else 0
 
 
 Array = np.ndarray

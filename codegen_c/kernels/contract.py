@@ -242,6 +242,19 @@ class Accumulating:
     implement: Callable[[int, StoredRows], Implementation]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenEnd:
+    """A loop that data end.
+
+    macs, instructions: of the run with the fewest iterations. most_passes: the largest number of iterations, of which
+    output 0 holds the number that ran; 0 for a loop inside another one.
+    """
+
+    macs: int
+    instructions: int
+    most_passes: int = 0
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Implementation:
     """A kernel applied to one operator: its C, its cost, and what the memory plan may do with it.
@@ -279,6 +292,7 @@ class Implementation:
     grows_weights: True if constants take more bytes than the model's, for speed.
     rounds_input: True if the kernel rounds real numbers to integers internally, and computes with these.
     block: block size that the kernel was given; empty for the kernel's own choice.
+    open_end: set if data end a loop of the kernel; `macs` and `instructions` are then those of all its iterations.
     """
 
     kernel: str
@@ -309,6 +323,7 @@ class Implementation:
     grows_weights: bool = False
     rounds_input: bool = False
     block: Block = ()
+    open_end: OpenEnd | None = None
 
     @property
     def constant_bytes(self) -> int:

@@ -272,11 +272,16 @@ class Convert(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Generic(Operator):
-    """Any other operator, as plain C generated from its PrimFuncs, with a reference that runs these."""
+    """Any other operator, as plain C generated from its PrimFuncs, with a reference that runs these.
+
+    most_passes: largest number of iterations of a loop that data end, which writes their number to output 0; 0 for
+    everything else.
+    """
 
     name: str
     plain: object
     reference: Callable[[list[Array]], list[Array]]
+    most_passes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

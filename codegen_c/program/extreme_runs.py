@@ -1,4 +1,4 @@
-"""Steps of the most and the least expensive run of a program whose branches run only when they are taken.
+"""Steps of the most and the least expensive run of a program whose branches and iterations depend on data.
 
 A run takes one side of each condition, so the cost of a run is never the sum of both sides. Every combination of values
 is possible: a condition inside a branch that is not taken decides no step.
@@ -27,17 +27,25 @@ _MOST_TERMS = 4096
 
 
 def has_branches(program: Program) -> bool:
-    """Return True if a run of the program may skip steps."""
-    return any(guards_of(step) for step in program.steps)
+    """Return True if a run of the program may skip steps, or iterations of a loop inside a step."""
+    return any(guards_of(step) or _has_open_end(step) for step in program.steps)
 
 
 def worst_run(program: Program, cost: Cost) -> Program:
-    """Return the program with only the steps of the most expensive run; the program itself without branches."""
+    """Return the program with only the steps of the most expensive run; the program itself without branches.
+
+    Loops that data end run all iterations.
+    """
     return _run(program, cost, lambda one, other: one > other)
 
 
 def best_run(program: Program, cost: Cost) -> Program:
-    """Return the program with only the steps of the least expensive run; the program itself without branches."""
+    """Return the program with only the steps of the least expensive run; the program itself without branches.
+
+    The kernels of loops that data end cost what the fewest iterations cost.
+    """
+    if any(map(_has_open_end, program.steps)):
+        program = replace(program, steps=tuple(map(_shortest, program.steps)))
     return _run(program, cost, lambda one, other: one < other)
 
 
@@ -51,8 +59,21 @@ def instructions_of(step: Step) -> int:
     return sum(call.implementation.instructions for call in calls(step) if isinstance(call, KernelCall))
 
 
+def _has_open_end(step: Step) -> bool:
+    return isinstance(step, KernelCall) and step.implementation.open_end is not None
+
+
+def _shortest(step: Step) -> Step:
+    """Return the step with the cost of the fewest iterations, and without an open end."""
+    end = step.implementation.open_end if isinstance(step, KernelCall) else None
+    if not isinstance(step, KernelCall) or end is None:
+        return step
+    least = replace(step.implementation, macs=end.macs, instructions=end.instructions, open_end=None)
+    return replace(step, implementation=least)
+
+
 def _run(program: Program, cost: Cost, prefers: _Prefers) -> Program:
-    if not has_branches(program):
+    if not any(map(guards_of, program.steps)):
         return program
     costs: dict[_Guards, float] = {}
     for step in program.steps:

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import TensorLoad, Var
 
+from codegen_c.tir.end_loops import has_open_loops, shortest
 from codegen_c.tir.hoist_loads import hoist_loads
 from codegen_c.tir.legalize import legalize_composite, operator_names
 from codegen_c.tir.lower import lower_function, macs_of_loops
@@ -89,6 +90,8 @@ def _printed(lowered: _Lowered) -> PlainC:
     return PlainC(
         function=every.form.function,
         work=every.form.work,
+        least_macs=macs_of_loops(shortest(loops.body)) if has_open_loops(loops.body) else None,
+        least_work=every.form.least_work,
         for_vectors=some.form if some.form.function != every.form.function else None,
         small=none.form if none.form.function != every.form.function else None,
         constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),

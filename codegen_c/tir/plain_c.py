@@ -17,10 +17,14 @@ SCRATCH_ALIGNMENT_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class LoopForm:
-    """Loops as a function for some processors, and its operations by kind."""
+    """Loops as a function for some processors, and its operations by kind.
+
+    least_work: operations of the run that data end first; None if all runs take the same.
+    """
 
     function: CFunction
     work: Work
+    least_work: Work | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +35,8 @@ class PlainC:
     input that the result does not depend on is a parameter, too.
     constants: name and data of each constant parameter.
     scratch_bytes: size of the scratch memory, which is aligned to SCRATCH_ALIGNMENT_BYTES.
-    macs: multiply-accumulates of one call. work: its operations by kind.
+    macs: multiply-accumulates of one call. work: its operations by kind. least_macs, least_work: of the run that data
+    end first; None if all runs take the same.
     for_vectors, small: forms for processors whose compilers vectorize loops, and for builds where size matters more
     than speed; None if they equal the function.
     in_place: indices of inputs whose memory output 0 may take, element for element, because each element is read for
@@ -46,6 +51,8 @@ class PlainC:
     scratch_bytes: int = 0
     macs: int = 0
     work: Work = field(default_factory=dict[str, int])
+    least_macs: int | None = None
+    least_work: Work | None = None
     for_vectors: LoopForm | None = None
     small: LoopForm | None = None
     in_place: tuple[int, ...] = ()
@@ -55,7 +62,7 @@ class PlainC:
     def form(self, *, has_vectors: bool, is_small: bool) -> LoopForm:
         """Return the form of the function for a processor."""
         other = self.small if is_small else self.for_vectors if has_vectors else None
-        return other or LoopForm(function=self.function, work=self.work)
+        return other or LoopForm(function=self.function, work=self.work, least_work=self.least_work)
 
 
 @dataclass(frozen=True, kw_only=True)

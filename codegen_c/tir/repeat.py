@@ -12,9 +12,9 @@ from tvm import relax, tirx
 from tvm.ir import Expr, TensorLoad, Var
 
 from codegen_c.tir.interleave_sums import interleave_sums
-from codegen_c.tir.legalize import legalize_composite
+from codegen_c.tir.legalize import alone, legalize_composite
 from codegen_c.tir.lower import shaped_loops
-from codegen_c.tir.merge import merge_stages
+from codegen_c.tir.merge import Merged, merge_stages
 from codegen_c.tir.schedule import schedule_merged
 from tvm_ext.core.decisions.composites import RepeatedStep
 
@@ -24,15 +24,16 @@ class Repeated:
     """A function that runs a step in a loop over time.
 
     function: takes the initial states, the sequences [count, ...], the step's other parameters and `constants`, and
-    writes the final states and the stacked results [count, ...].
+    writes the final states and the stacked results [count, ...]. If data end the loop, the function takes a bool ahead
+    of the states, which is False if no step runs, and writes an int32, the number of steps, ahead of the final states.
     """
 
     function: tirx.PrimFunc
     constants: tuple[np.ndarray, ...]
 
 
-def step_of(repeated: RepeatedStep) -> relax.Function:
-    """Return the step that a loop carries."""
+def step_of(repeated: RepeatedStep) -> tvm.IRModule:
+    """Return the step that a loop carries: a module with `main` and the PrimFuncs that `main` calls."""
     return tvm.ir.load_json(repeated.step)
 
 
@@ -40,33 +41,55 @@ def repeat_step(step: relax.Function, repeated: RepeatedStep, module: tvm.IRModu
     """Return one function that runs a step `repeated.count` times; its size does not depend on the count.
 
     repeated: describes the parameters and results of `step`; its own `step` is filled in. module: contains the
-    PrimFuncs that the step calls; such a step cannot be carried as text, and the function then has no `RepeatedStep`.
-    Raises CannotLowerError if the step cannot be lowered to loops.
+    PrimFuncs that the step calls. Raises CannotLowerError if the step cannot be lowered to loops.
+    """
+    merged = merge_stages(legalize_composite(step, module))
+    function = _in_loop(merged, repeated)
+    carried = replace(repeated, step=tvm.ir.save_json(alone(step, module))).write(function)
+    return Repeated(function=carried, constants=merged.constants)
+
+
+def _in_loop(merged: Merged, repeated: RepeatedStep) -> tirx.PrimFunc:
+    """Return the loop over a step.
+
+        after = before;  for t: { step(after, x[t]) -> (new, y[t]);  after = new; }
+
+    If data end the loop, the rest of an iteration is skipped from then on, and printing ends the loop there:
+
+        for t: { if (going) { step(after) -> (going, new);  passes = t + 1;  after = new; } }
     """
     count, num_states, num_sequences = repeated.count, repeated.num_states, repeated.num_sequences
-    merged = merge_stages(legalize_composite(step, module))
     parameters = list(merged.function.params)
     inputs, outputs = parameters[: merged.num_inputs], parameters[merged.num_inputs :][: merged.num_outputs]
+    indices, inputs = inputs[: repeated.has_index], inputs[repeated.has_index :]
     constants = parameters[merged.num_inputs + merged.num_outputs :]
+    conditions, results = outputs[: repeated.is_open], outputs[repeated.is_open :]
     states, elements, same = (
         inputs[:num_states], inputs[num_states:][:num_sequences], inputs[num_states + num_sequences :],
     )  # fmt: skip
     turn = Var("t", tvm.ir.PrimType("int32"))
     time = tirx.const(count - 1, "int32") - turn if repeated.is_backward else turn
-    sequences = {element: _sequence(element, count) for element in (*elements, *outputs[num_states:])}
+    sequences = {element: _sequence(element, count) for element in (*elements, *results[num_states:])}
     before, after, new = ([_like(state, part) for state in states] for part in ("before", "after", "new"))
-    renamed = dict(zip((*states, *outputs[:num_states]), (*after, *new), strict=True))
-    once = _in_time(interleave_sums(shaped_loops(schedule_merged(merged.function)).body), renamed, sequences, time)
+    given, going = ([tirx.decl_buffer((), "bool", name) for _ in conditions] for name in ("given", "going"))
+    passes = [tirx.decl_buffer((), "int32", "passes") for _ in conditions]
+    renamed = dict(zip((*states, *results[:num_states], *conditions), (*after, *new, *going), strict=True))
+    once = _in_time(
+        interleave_sums(shaped_loops(schedule_merged(merged.function)).body), renamed, sequences, time,
+        dict.fromkeys(indices, tirx.Cast("int64", turn)),
+    )  # fmt: skip
+    counted = [tirx.BufferStore(number, turn + 1, []) for number in passes]
     advance = [_copy(source, target) for source, target in zip(new, after, strict=True)]
-    loop = tirx.For(turn, 0, count, tirx.ForKind.SERIAL, tirx.SeqStmt([once, *advance]))
-    start = [_copy(source, target) for source, target in zip(before, after, strict=True)]
-    body = tirx.SeqStmt([*map(tirx.AllocBuffer, new), *start, loop])
-    given = [*before, *(sequences[element] for element in elements), *same, *constants]
-    made = [*after, *(sequences[element] for element in outputs[num_states:])]
-    function = tirx.PrimFunc([*given, *made], body).with_attr("s_tir", True)
-    if module is None:
-        function = replace(repeated, step=tvm.ir.save_json(step)).write(function)
-    return Repeated(function=function, constants=merged.constants)
+    turned: tirx.Stmt = tirx.SeqStmt([once, *counted, *advance])
+    for condition in going:
+        turned = tirx.IfThenElse(tirx.BufferLoad(condition, []), turned, None)
+    loop = tirx.For(turn, 0, count, tirx.ForKind.SERIAL, turned)
+    start = [_copy(source, target) for source, target in zip((*before, *given), (*after, *going), strict=True)]
+    start += [tirx.BufferStore(number, tirx.const(0, "int32"), []) for number in passes]
+    body = tirx.SeqStmt([*map(tirx.AllocBuffer, (*new, *going)), *start, loop])
+    taken = [*given, *before, *(sequences[element] for element in elements), *same, *constants]
+    made = [*passes, *after, *(sequences[element] for element in results[num_states:])]
+    return tirx.PrimFunc([*taken, *made], body).with_attr("s_tir", True)
 
 
 def with_count(function: tirx.PrimFunc, stacked: Sequence[int], count: int) -> tirx.PrimFunc:
@@ -103,10 +126,17 @@ def with_count(function: tirx.PrimFunc, stacked: Sequence[int], count: int) -> t
     return replace(repeated, count=count).write(shorter) if repeated.count else shorter
 
 
-def _in_time(body: tirx.Stmt, renamed: Mapping[Var, Var], sequences: Mapping[Var, Var], time: Expr) -> tirx.Stmt:
-    """Return the body of one step: it reads and writes states under new names, and sequences at one time."""
+def _in_time(
+    body: tirx.Stmt, renamed: Mapping[Var, Var], sequences: Mapping[Var, Var], time: Expr, numbers: Mapping[Var, Expr]
+) -> tirx.Stmt:
+    """Return the body of one step: it reads and writes states under new names, and sequences at one time.
+
+    numbers: values of scalar parameters.
+    """
 
     def load(expr: TensorLoad) -> Expr:
+        if expr.source in numbers:
+            return numbers[expr.source]
         if expr.source in sequences:
             return tirx.BufferLoad(sequences[expr.source], [time, *expr.indices])
         return tirx.BufferLoad(renamed[expr.source], expr.indices) if expr.source in renamed else expr

@@ -64,10 +64,11 @@ def _accumulate_locally(schedule: s_tir.Schedule, block: SBlockRV) -> None:
     if isinstance(node.body, tirx.BufferStore):
         num_results = math.prod(int(iter_var.dom.extent) for iter_var in node.iter_vars[:first])
         write_back = schedule.cache_write(block, 0, "local")
-        for consumer in schedule.get_consumers(write_back):
-            after = schedule.get(consumer)
+        consumers = schedule.get_consumers(write_back)
+        if len(consumers) == 1:  # TVM inlines one of several readers, too, and leaves the others without the tensor
+            after = schedule.get(consumers[0])
             if _is_elementwise(after) and _num_iterations(after) == num_results:
-                _tried(schedule.reverse_compute_inline, consumer)
+                _tried(schedule.reverse_compute_inline, consumers[0])
         if first:
             _tried(lambda: schedule.reverse_compute_at(write_back, loops[first - 1]))
     _tried(lambda: schedule.decompose_reduction(block, loops[first]))

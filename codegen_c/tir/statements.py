@@ -14,6 +14,7 @@ from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from codegen_c.c_text.text import any_type, block, number
 from codegen_c.kernels.contract import CFunction, Parameter
 from codegen_c.tir.edges import narrow_helper, truncate_helper
+from codegen_c.tir.end_loops import end_loops, has_open_loops, shortest
 from codegen_c.tir.expressions import RELATION, ExpressionPrinter
 from codegen_c.tir.helpers import running_helper
 from codegen_c.tir.merge import Merged
@@ -66,9 +67,10 @@ def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var,
         printer.headers.add("tvm_ext_kernels.h")
     taken = {parameter.name for parameter in parameters} | {f"any_{name}" for name in bools} | {"scratch"}
     around = Around(turns={}, tables=tables, places=places)
+    body = end_loops(function.body)
     lines = [
         *(f"{any_type('bool')} *const any_{name} = ({any_type('bool')} *)(void *){name};" for name in bools),
-        *StatementPrinter(printer, storage, taken, around).body(function.body, is_mixed=is_mixed),
+        *StatementPrinter(printer, storage, taken, around).body(body, is_mixed=is_mixed),
     ]
     words = set(re.findall(r"\w+", "\n".join(lines)))  # operands of a self-comparison are not printed
     unused = [parameter.name for parameter in parameters if parameter.name not in words]
@@ -80,8 +82,9 @@ def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var,
         helpers="\n".join(helper.text for _, helper in sorted(printer.helpers.items())),
         includes=tuple(sorted(printer.headers)),
     )
+    least = work_of_loops(shortest(function.body), storage) if has_open_loops(function.body) else None
     return Printed(
-        form=LoopForm(function=c_function, work=work_of_loops(function.body, storage)),
+        form=LoopForm(function=c_function, work=work_of_loops(body, storage), least_work=least),
         scratch_bytes=storage.scratch_bytes,
         dtypes=frozenset(printer.dtypes),
     )

@@ -74,6 +74,8 @@ def recurrence_of(
     """
     given = list(binding.value.args[1].fields)
     sequences = range(repeated.num_states, repeated.num_states + repeated.num_sequences)
+    if repeated.has_index or repeated.is_open or not isinstance(binding.value.ty, relax.TupleType):
+        return Unruly(reason="is a loop that does more than to pass its states from row to row")
     if repeated.is_backward:
         return Unruly(reason="reads its sequence backward, from rows that come only later")
     if any(known.axes.get(given[place]) != 0 for place in sequences):

@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from codegen_c.tir.legalize import alone
 from codegen_c.tir.repeat import repeat_step, step_of
 from tvm_ext.core.decisions.composites import RepeatedStep, Symbol
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
@@ -78,5 +79,5 @@ def test_the_loop_says_which_step_it_runs() -> None:
     loop = repeat_step(step(), REPEATED)
     carried = RepeatedStep.read(loop.function)
     assert replace(carried, step="") == REPEATED
-    assert tvm_ffi.structural_equal(step_of(carried), step())
+    assert tvm_ffi.structural_equal(step_of(carried)["main"], alone(step())["main"])
     assert "repeated_step" in loop.function.script()

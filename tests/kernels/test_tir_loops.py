@@ -274,3 +274,16 @@ def test_a_counter_of_unknown_end_is_left_alone() -> None:
 
 def _ramp(count: int) -> relax.Expr:
     return relax.const(np.arange(count, dtype=np.float32))
+
+
+def test_a_product_that_two_operators_read_stays() -> None:
+    """TVM would inline the first reader into the product, and leave the second reader without it."""
+
+    def build(x: relax.Expr, w: relax.Expr) -> relax.Expr:
+        product = op.matmul(x, w)
+        grown = op.exp(product)
+        total = op.add(grown, op.multiply(op.abs(grown), op.abs(grown)))
+        return op.reshape(op.add(op.nn.relu(product), op.log(total)), (3, 2))
+
+    body = body_of(build, ((2, 6), "float32"), ((6, 3), "float32"))
+    assert re.search(r"matmul\w*\[[^\]]+\] = matmul_local;", body), body

@@ -11,6 +11,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.sizes import parse_size, size_problem
 
 _LARGEST = 1 << 62
+_MOST_ITERATIONS = (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class Limits:
     operands: inputs, or outputs, of one operator.
     fields: of an ONNX file's protobuf messages: what nodes, attributes, tensors and shapes are written with.
     text_bytes: of all names, documentation and metadata of a file, and of lists in attributes.
+    iterations: of a loop that data end, if its model gives no bound; 0 refuses such a loop. A run ends the loop there.
 
     Those in bytes are numbers; `Limits().changed(["tensor_bytes=1GiB"])` takes them as text.
     """
@@ -37,11 +39,13 @@ class Limits:
     operands: int = 4096
     fields: int = 1_000_000
     text_bytes: int = 64 << 20
+    iterations: int = 0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _LARGEST:
-                raise BadOptions(f"limit {name} = {value!r}: give a whole number from 1 to {_LARGEST}.")
+            least, most = (0, _MOST_ITERATIONS) if name == "iterations" else (1, _LARGEST)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise BadOptions(f"limit {name} = {value!r}: give a whole number from {least} to {most}.")
 
     def changed(self, texts: Iterable[str]) -> Limits:
         """Return the limits with some changed: `["tensor_bytes=1GiB", "nodes=20000"]`. Raises BadOptions."""
@@ -53,7 +57,7 @@ class Limits:
             if name not in names:
                 raise BadOptions(f"limit {text!r}: unknown name; the limits are {', '.join(names)}.")
             if not name.endswith("_bytes") and not size.strip().isdecimal():
-                raise BadOptions(f"limit {text!r} is not of the form {name}={2 * getattr(self, name)}.")
+                raise BadOptions(f"limit {text!r} is not of the form {name}={2 * getattr(self, name) or 100}.")
             if found is None:
                 raise BadOptions(f"limit {text!r} is not of the form {name}=1GiB: {size!r} {size_problem(size)}")
             if name in values:

@@ -6,7 +6,7 @@ Rewrite:
     A stop is a function of TVM's runtime (`Stop.symbol`) from a tensor to a tensor of the same shape. It reads the
     value, or changes the value by as much as float32 would round there (`Stop.roundoff`).
     A step that runs in a loop is rewritten in float64 and lowered to a loop again. A loop cannot stop, so the step
-    takes its rounding errors as sequences that stops have made for all steps:
+    takes its rounding errors as sequences that stops have made for all steps, or as parameters if they are too large:
         y' = y + max(|y|, bound) * (factor[t] - 1)
 Leaves alone: integers, and operators that TVM has in float32 only, which are called between casts.
 """
@@ -55,6 +55,8 @@ _TRANSCENDENTAL = frozenset(
 )
 """Functions that runtimes compute from a rounded multiple of their operand, such as x / ln(2) for exp."""
 _IN_FLOAT32 = ("relax.call_tir", "relax.call_dps_packed", "relax.quantize", "relax.dequantize")
+_MOST_FACTORS = 1 << 22
+"""Elements of the rounding errors of one operator in all steps of a loop; beyond them, all steps share an error."""
 _UNKNOWN_TERMS = 16
 """Assumed number of terms that an unknown operator adds up for each element of its result."""
 
@@ -111,6 +113,9 @@ def is_float_type(ty: tvm.ir.Type) -> bool:
 class _Writer:
     """Writer of `main` in float64, with the float64 form of each value. loops: functions that the new module calls."""
 
+    stops_matrices = True
+    """Whether a stop can change a constant matrix."""
+
     def __init__(self, mod: tvm.IRModule, wanted: frozenset[str], prefix: str) -> None:
         self.mod, self.wanted, self.prefix = mod, wanted, prefix
         self.stops: list[Stop] = []
@@ -138,24 +143,31 @@ class _Writer:
 
     def _repeated(self, value: relax.Call, repeated: RepeatedStep) -> relax.Call:
         """Return a call of a loop that runs the step in float64."""
-        writer = _StepWriter(self.mod, repeated)
-        step = writer.run(step_of(repeated))
-        loop = repeat_step(step, replace(repeated, num_sequences=repeated.num_sequences + len(writer.errors)))
+        module = step_of(repeated)
+        writer = _StepWriter(module, repeated)
+        step = writer.run(module["main"])
+        called = tvm.IRModule({**dict(module.functions_items()), **writer.loops})
+        separate = [error for error in writer.errors if not error.is_shared]
+        loop = repeat_step(step, replace(repeated, num_sequences=repeated.num_sequences + len(separate)), called)
         # A builder gives the variable the type of the function, without which no call of it can be normalized.
         function = relax.BlockBuilder().add_func(loop.function, f"{value.args[0].name_hint}_float64")
         self.loops[function] = loop.function
         given = [self._form(field) for field in value.args[1].fields[:]]
-        begin = repeated.num_states + repeated.num_sequences
+        begin = repeated.is_open + repeated.num_states + repeated.num_sequences
         given[len(given) - len(loop.constants) :] = map(constant, loop.constants)
-        made = [self._errors(error, repeated.count) for error in writer.errors]
-        factors, bounds = [factor for factor, _ in made], [bound for _, bound in made if bound is not None]
+        made = [(error, *self._errors(error, repeated.count)) for error in writer.errors]
+        factors, shared = ([factor for one, factor, _ in made if one.is_shared is whether] for whether in (False, True))
+        bounds = [bound for _, _, bound in made if bound is not None]
         end = len(given) - len(loop.constants)
-        arguments = [*given[:begin], *factors, *given[begin:end], *bounds, *given[end:]]
-        return relax.call_tir(function, relax.Tuple(arguments), [_wide(ty) for ty in value.ty.fields])
+        arguments = [*given[:begin], *factors, *given[begin:end], *shared, *bounds, *given[end:]]
+        fields = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
+        types = [_wide(ty) if is_float_type(ty) else ty for ty in fields]
+        return relax.call_tir(function, relax.Tuple(arguments), types)
 
     def _errors(self, error: _StepError, count: int) -> tuple[relax.Var, relax.Var | None]:
         """Return the factors of a rounding error for all steps, and its bound if the function has one."""
-        ones = self._bind("ones", relax.op.ones((count, *static_shape(error.factor)), "float64"))
+        shape = static_shape(error.factor)
+        ones = self._bind("ones", relax.op.ones(shape if error.is_shared else (count, *shape), "float64"))
         factor = self._called(ones, Stop(symbol="", name="", roundoff=error.roundoff))
         if error.bound is None:
             return factor, None
@@ -191,7 +203,7 @@ class _Writer:
         if name in _IN_FLOAT32 or custom_use(value) is not None:
             return self._between_casts(value)
         arguments = [self._form(argument) for argument in value.args]
-        if transform := _transform_in(value):
+        if (transform := _transform_in(value)) and self.stops_matrices:
             matrix = self._bind("matrix", arguments[transform.argument])
             unit = UNIT_ROUNDOFF["float32"]
             arguments[transform.argument] = self._called(
@@ -250,11 +262,13 @@ class _StepError:
 
     factor: 1 plus the relative error, of the value's type.
     bound: scalar, the magnitude below which the error does not get smaller; None for an error without bound.
+    is_shared: all steps have the same error, because errors of each step would take too many bytes.
     roundoff, c_bound, others_bound: as in `Stop`.
     """
 
     factor: relax.Var
     bound: relax.Var | None
+    is_shared: bool
     roundoff: float
     c_bound: float
     others_bound: float
@@ -263,31 +277,48 @@ class _StepError:
 class _StepWriter(_Writer):
     """Writer of a loop's step in float64. errors: parameters that the step takes for its rounding errors."""
 
+    stops_matrices = False
+
     def __init__(self, mod: tvm.IRModule, repeated: RepeatedStep) -> None:
         super().__init__(mod, frozenset(), "")
         self.errors: list[_StepError] = []
-        self._num_ahead = repeated.num_states + repeated.num_sequences
+        self._num_ahead = repeated.has_index + repeated.num_states + repeated.num_sequences
+        self._count = repeated.count
 
     def _parameters(self, params: list[relax.Var]) -> list[relax.Var]:
-        factors = [error.factor for error in self.errors]
+        separate, shared = (
+            [error.factor for error in self.errors if error.is_shared is whether] for whether in (False, True)
+        )
         bounds = [error.bound for error in self.errors if error.bound is not None]
-        return [*params[: self._num_ahead], *factors, *params[self._num_ahead :], *bounds]
+        return [*params[: self._num_ahead], *separate, *params[self._num_ahead :], *shared, *bounds]
+
+    def _errors(self, error: _StepError, count: int) -> tuple[relax.Var, relax.Var | None]:
+        """Return the factors and the bound of an error in a loop inside this step, which are parameters of the step."""
+        shape = static_shape(error.factor)
+        return self._added(error, shape if error.is_shared else (count, *shape))
+
+    def _added(self, error: _StepError, shape: tuple[int, ...]) -> tuple[relax.Var, relax.Var | None]:
+        """Return new parameters of the step for an error whose factors have the given shape."""
+        number = len(self.errors)
+        factor = relax.Var(f"factor_{number}", relax.TensorType(shape, "float64"))
+        has_bound = max(error.c_bound, error.others_bound) > 0
+        bound = relax.Var(f"bound_{number}", relax.TensorType((), "float64")) if has_bound else None
+        is_shared = self._count * math.prod(shape) > _MOST_FACTORS
+        self.errors.append(replace(error, factor=factor, bound=bound, is_shared=is_shared))
+        return factor, bound
 
     def _stop(self, var: relax.Var, name: str, roundoff: float, operator: str = "") -> relax.Var:
         if not roundoff:
             return var
         c_bound, others_bound = _bounds(operator)
-        number = len(self.errors)
-        factor = relax.Var(f"factor_{number}", var.ty)
-        has_bound = max(c_bound, others_bound) > 0
-        bound = relax.Var(f"bound_{number}", relax.TensorType((), "float64")) if has_bound else None
-        self.errors.append(
-            _StepError(factor=factor, bound=bound, roundoff=roundoff, c_bound=c_bound, others_bound=others_bound)
+        error = _StepError(
+            factor=var, bound=None, is_shared=False, roundoff=roundoff, c_bound=c_bound, others_bound=others_bound
         )
+        factor, bound = self._added(error, static_shape(var))
         size = self._bind("size", infer(relax.op.abs(var)))
         size = size if bound is None else self._bind("size", infer(relax.op.maximum(size, bound)))
-        error = self._bind("error", infer(relax.op.subtract(factor, relax.const(1.0, "float64"))))
-        change = self._bind("change", infer(relax.op.multiply(size, error)))
+        error_of = self._bind("error", infer(relax.op.subtract(factor, relax.const(1.0, "float64"))))
+        change = self._bind("change", infer(relax.op.multiply(size, error_of)))
         return self._bind(var.name, infer(relax.op.add(var, change)))
 
 

@@ -32,7 +32,7 @@ from tvm_ext.execution.runner import Runner
 from tvm_ext.execution.samples import RunResult
 from tvm_ext.report.report import moved_table
 from tvm_ext.verification.account import account_for, laid_out, source_of
-from tvm_ext.verification.branches import untaken_branches
+from tvm_ext.verification.branches import unverified_runs
 from tvm_ext.verification.judge_floats import (
     Evaluation,
     KnownTensor,
@@ -265,7 +265,7 @@ def judged_runs(
     ordinary = [sample for sample, is_hard in zip(host, expected.stressed, strict=True) if not is_hard]
     results["host"]["warnings"] = [
         *([_without_evaluation(expected.no_evaluation)] if expected.no_evaluation else []),
-        *untaken_branches(compiled, subject.samples),
+        *unverified_runs(compiled, subject.samples),
         *empty_outputs(ordinary, compiled.interface),
         *map(_weakness, weak.items()),
     ]

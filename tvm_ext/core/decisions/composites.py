@@ -94,10 +94,13 @@ class RangePart(Decision):
 class RepeatedStep(Decision):
     """Description of a PrimFunc that runs a step for each element of its sequences; empty for all other PrimFuncs.
 
-    step: a Relax function as TVM's JSON text. It is text because TVM cannot print a function in an attribute. The
-    step takes the states, one element of each sequence, then parameters that are equal in all steps. It returns the new
-    states, then one element of each stacked result. count: number of steps. is_backward: the last element is processed
-    first.
+    step: a module as TVM's JSON text, with a Relax function `main` and the PrimFuncs that it calls. It is text because
+    TVM cannot print a module in an attribute. The step takes the states, one element of each sequence, then parameters
+    that are equal in all steps. It returns the new states, then one element of each stacked result. count: number of
+    steps. is_backward: the last element is processed first.
+    has_index: the step takes the number of the iteration, an int64, ahead of its states.
+    is_open: data end the loop, after at most `count` steps. The step returns a bool ahead of its other results: whether
+    another step runs.
     """
 
     step: str = attribute("repeated_step", "")
@@ -105,6 +108,8 @@ class RepeatedStep(Decision):
     num_states: int = attribute("repeated_states", 0, read=int)
     num_sequences: int = attribute("repeated_sequences", 0, read=int)
     is_backward: bool = attribute("repeated_backward", False, read=bool)
+    has_index: bool = attribute("repeated_index", False, read=bool)
+    is_open: bool = attribute("repeated_open", False, read=bool)
 
 
 @dataclass(frozen=True, kw_only=True)

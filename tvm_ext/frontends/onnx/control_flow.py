@@ -1,15 +1,22 @@
-"""Import If, Loop and Scan: an If as its taken branch or as both branches, a Loop or Scan as unrolled iterations."""
+"""Import If, Loop and Scan: an If as its taken branch or as both branches, a Loop or Scan as a repeated step.
+
+Short loops, and loops whose body cannot run in C as a step, are unrolled here; `looped.py` repeats the others.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.loops import DATA_DEPENDENT, Emit, NotRepeated
+from tvm_ext.frontends.onnx.looped import Isolate, repeat_loop, repeat_scan
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.shapes import ModelNotice
@@ -17,12 +24,20 @@ from tvm_ext.frontends.shapes import ModelNotice
 # Function that imports a body: the body, values of its inputs, prefix for the labels of its nodes, and True if a
 # condition that is unknown at import decides whether the results are used.
 Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str, bool], list[relax.Expr]]
-# Function that builds calls and returns the variables of their results.
-Emit = Callable[[Callable[[relax.BlockBuilder], relax.Expr]], list[relax.Expr]]
 Inputs = Sequence["relax.Expr | None"]
 
+
+@dataclass(frozen=True, kw_only=True)
+class BodyImport:
+    """What the import of a graph offers to operators with bodies."""
+
+    run: Run
+    isolate: Isolate
+    emit: Emit
+    limits: Limits
+
+
 _MAX_PASSES = 1024
-DATA_DEPENDENT = "control flow that depends on data"
 # Operators that read or write at indices from the given input. A condition may guard them against wrong indices.
 _PLACES = dict.fromkeys("Gather GatherElements GatherND Scatter ScatterElements ScatterND MaxUnpool".split(), 1)
 _PLACES |= {"ReverseSequence": 1, "MaxRoiPool": 1, "RoiAlign": 2, "TensorScatter": 2}
@@ -55,10 +70,9 @@ def may_fail(node: onnx.NodeProto, inputs: Sequence[object]) -> bool:
     return index is not None and index < len(inputs) and isinstance(inputs[index], relax.Var)
 
 
-def take_branch(
-    node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
-) -> list[relax.Expr]:
+def take_branch(node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, tools: BodyImport) -> list[relax.Expr]:
     """Import the branch that a constant condition takes, or both branches with a choice of results. Raises Refused."""
+    run, emit = tools.run, tools.emit
     (condition,) = (_given(value) for value in inputs)
     known = array_of(condition)
     if known is not None:
@@ -110,28 +124,38 @@ def _check_open(*, is_bounded: bool, is_scanned: bool) -> None:
         raise Refused(f"{DATA_DEPENDENT}, and the Loop has no largest number of iterations (its first input)")
 
 
-def unroll_loop(
-    node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
+def import_loop(node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, tools: BodyImport) -> list[relax.Expr]:
+    """Import a Loop as a step that runs in a loop in C, or unroll it. Raises Refused."""
+    try:
+        return repeat_loop(node, inputs, label, isolate=tools.isolate, emit=tools.emit, limits=tools.limits)
+    except NotRepeated as reason:
+        return _unrolled_loop(node, inputs, label, tools, str(reason))
+
+
+def _unrolled_loop(
+    node: onnx.NodeProto, inputs: Inputs, label: str, tools: BodyImport, reason: str
 ) -> list[relax.Expr]:
     """Unroll a Loop, whose inputs are the largest number of iterations, the condition and the state. Raises Refused.
 
     If the condition depends on data, all iterations up to the largest number are computed, and the new state of an
     iteration is used only as long as the condition holds. That number must be known, without scanned outputs.
+    reason: why no step runs in a loop.
     """
+    run, emit = tools.run, tools.emit
     body = _graph(node, "body")
     most = _MAX_PASSES + 1 if inputs[0] is None else int(_known(inputs[0]).reshape(-1)[0])
     goes_on: relax.Expr = constant(np.array(True)) if inputs[1] is None else inputs[1]
     state = [value for value in inputs[2:] if value is not None]
     scanned: list[list[relax.Expr]] = [[] for _ in range(len(body.output) - 1 - len(state))]
     if _may_be(goes_on) and (expected_passes(node, inputs) or 0) > _MAX_PASSES:
-        raise Refused(f"more than {_MAX_PASSES} iterations are not unrolled")
+        raise Refused(f"more than {_MAX_PASSES} iterations are not unrolled, and no step runs in a loop: {reason}")
     index, is_open = 0, False
     while _may_be(goes_on) and index < most:
         is_open = array_of(goes_on) is None
         if is_open:
             _check_open(is_bounded=inputs[0] is not None, is_scanned=bool(scanned))
         if index == _MAX_PASSES:
-            raise Refused(f"more than {_MAX_PASSES} iterations are not unrolled")
+            raise Refused(f"more than {_MAX_PASSES} iterations are not unrolled, and no step runs in a loop: {reason}")
         given = [constant(np.array(index, "int64")), constant(np.array(True)), *state]
         condition, *rest = run(body, given, f"{label}/{index}", is_open)
         after, elements = rest[: len(state)], rest[len(state) :]
@@ -142,16 +166,29 @@ def unroll_loop(
         for sequence, element in zip(scanned, elements, strict=True):
             sequence.append(element)
     if is_open:
-        warnings.warn(f"{label}: all {index} iterations are computed in each run.", ModelNotice, stacklevel=2)
+        notice = f"{label}: all {index} iterations are computed in each run, because no step runs in a loop: {reason}."
+        warnings.warn(notice, ModelNotice, stacklevel=2)
     return [*state, *(_stacked(sequence, 0, emit) for sequence in scanned)]
 
 
-def unroll_scan(
-    node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
-) -> list[relax.Expr]:
-    """Unroll a Scan over axes of static extent. Its inputs are the state and the scanned tensors. Raises Refused."""
+def import_scan(node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, tools: BodyImport) -> list[relax.Expr]:
+    """Import a Scan as a step that runs in a loop in C, or unroll it. Raises Refused."""
     if opset < 9:
         raise Refused("Scan of opset 8, which has a batch axis; export with opset 9 or newer")
+    try:
+        return repeat_scan(node, inputs, label, isolate=tools.isolate, emit=tools.emit)
+    except NotRepeated as reason:
+        return _unrolled_scan(node, inputs, label, tools, str(reason))
+
+
+def _unrolled_scan(
+    node: onnx.NodeProto, inputs: Inputs, label: str, tools: BodyImport, reason: str
+) -> list[relax.Expr]:
+    """Unroll a Scan over axes of static extent. Its inputs are the state and the scanned tensors. Raises Refused.
+
+    reason: why no step runs in a loop.
+    """
+    run, emit = tools.run, tools.emit
     body, attr = _graph(node, "body"), {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     num_scanned = int(attr["num_scan_inputs"])
     num_state = len(inputs) - num_scanned
@@ -161,7 +198,8 @@ def unroll_scan(
     axes = [axis % len(static_shape(source)) for axis, source in zip(axes, sources, strict=True)]
     lengths = {static_shape(source)[axis] for source, axis in zip(sources, axes, strict=True)}
     if len(lengths) != 1 or max(lengths) > _MAX_PASSES:
-        raise Refused(f"scans of {sorted(lengths)} elements; all must have one length of at most {_MAX_PASSES}")
+        said = f"at most {_MAX_PASSES} iterations are unrolled, and no step runs in a loop: {reason}"
+        raise Refused(f"scans of {sorted(lengths)} elements; all must have one length, and {said}")
     (length,) = lengths
     num_results = len(body.output) - num_state
     scanned: list[list[relax.Expr]] = [[] for _ in range(num_results)]
@@ -215,5 +253,5 @@ def _stacked(sequence: list[relax.Expr], axis: int, emit: Emit) -> relax.Expr:
     return emit(lambda bb: Emitter(bb).stack(sequence, axis=axis % rank))[0]
 
 
-CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
+CONTROL_FLOW = {"If": take_branch, "Loop": import_loop, "Scan": import_scan}
 """Operators with bodies, and the function that imports each of them."""

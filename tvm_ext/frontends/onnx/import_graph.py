@@ -21,8 +21,9 @@ from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.core.model_nodes import ModelState, next_name, with_next_names
+from tvm_ext.frontends.loops import NotRepeated
 from tvm_ext.frontends.onnx.check_nodes import NodeCounter, check_nodes, check_types, inferred_types
-from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW, expected_passes, may_fail
+from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW, BodyImport, expected_passes, may_fail
 from tvm_ext.frontends.onnx.custom_nodes import CustomNodes, is_brought
 from tvm_ext.frontends.onnx.element_types import (
     contradictions,
@@ -88,7 +89,7 @@ class _Importer:
         self._sizes = sizes
         self._shapes: Mapping[str, tuple[int, ...]] = {}
         self._repeats = 1
-        self._is_guarded = self._is_repeated = False
+        self._is_guarded = self._is_repeated = self._is_inside_loop = False
         self._custom = CustomNodes([*(value.name for value in model.graph.input), *_results_in(model.graph)])
         self._known = KnownOperators(model)
         self._counter = NodeCounter(self._known.functions)
@@ -260,7 +261,7 @@ class _Importer:
         opsets: Opsets,
         depth: int,
     ) -> Sequence[relax.Expr]:
-        """Translate the branch of an If, or the unrolled iterations of a Loop or Scan."""
+        """Translate the branch of an If, or the iterations of a Loop or Scan."""
 
         outside, was_guarded, was_repeated = self._repeats, self._is_guarded, self._is_repeated
         self._is_repeated = was_repeated or node.op_type != "If"
@@ -271,32 +272,69 @@ class _Importer:
             before, self._is_guarded = len(self._refused), was_guarded or guarded
             self._repeats = outside * (1 if passes is None else passes)
             passes = None if passes is None else 0  # the first iteration was counted for all of them
-            self._expect_nodes(graph.node)
-            inner = dict(scope) | dict(zip([value.name for value in graph.input], values, strict=True))
-            self._add_initializers(graph, inner)
-            for index, body_node in enumerate(graph.node):
-                name = f"{prefix}/{body_node.name or f'{body_node.op_type}_{index}'}"
-                self._convert(body_node, inner, name, opsets, depth + 1)
-            results = [inner[value.name] for value in graph.output]
+            results = self._body(graph, values, scope, prefix, opsets, depth)
             if all(isinstance(result, relax.Expr) for result in results):
                 return results
             if not guarded:
                 raise Refused("its body cannot be compiled")
-            first = self._refused[before]
-            del self._refused[before:]  # the body need not run at all
-            raise Refused(f"{first.operator}: {first.reason}")
+            raise Refused(self._withdrawn(before))
 
-        unroll = CONTROL_FLOW[node.op_type]
-        opset = opsets.get(domain_of(node.domain), 1)
+        def isolate(
+            graph: onnx.GraphProto, values: Sequence[relax.Expr], prefix: str
+        ) -> tuple[Statements, list[relax.Expr]]:
+            before, around, was_inside = len(self._refused), self._nodes.statements, self._is_inside_loop
+            self._nodes.statements, self._is_inside_loop = self._nodes.new_statements(), True
+            try:
+                with warnings.catch_warnings(record=True) as notices:
+                    results = self._body(graph, values, scope, prefix, opsets, depth)
+                if not all(isinstance(result, relax.Expr) for result in results):
+                    raise NotRepeated(self._withdrawn(before))
+                for notice in notices:
+                    warnings.warn(notice.message, stacklevel=2)
+                return self._nodes.statements, results
+            finally:
+                self._nodes.statements, self._is_inside_loop = around, was_inside
+
+        tools = BodyImport(
+            run=run, isolate=isolate, emit=lambda build: self._nodes.emit(build, label), limits=self._sizes.limits
+        )
         try:
-            results = unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
+            results = CONTROL_FLOW[node.op_type](node, inputs, opsets.get(domain_of(node.domain), 1), label, tools)
             if node.op_type == "If" and not all_constant(inputs):
                 hint = bind_hint(selecting_inputs(self._model, self._shapes, node.input))
-                said = "both branches are compiled, and a run skips steps of the branch that is not taken"
-                warnings.warn(f"{label}: {said}{hint}.", ModelNotice, stacklevel=2)
+                skips = (
+                    "each iteration computes both"
+                    if self._is_inside_loop
+                    else ("a run skips steps of the branch that is not taken")
+                )
+                warnings.warn(f"{label}: both branches are compiled, and {skips}{hint}.", ModelNotice, stacklevel=2)
             return results
         finally:
             self._repeats, self._is_guarded, self._is_repeated = outside, was_guarded, was_repeated
+
+    def _body(
+        self,
+        graph: onnx.GraphProto,
+        values: Sequence[relax.Expr],
+        scope: Scope,
+        prefix: str,
+        opsets: Opsets,
+        depth: int,
+    ) -> list[relax.Expr | _Unknown | None]:
+        """Translate the nodes of a body with the given values of its inputs, and return its results."""
+        self._expect_nodes(graph.node)
+        inner = dict(scope) | dict(zip([value.name for value in graph.input], values, strict=True))
+        self._add_initializers(graph, inner)
+        for index, body_node in enumerate(graph.node):
+            name = f"{prefix}/{body_node.name or f'{body_node.op_type}_{index}'}"
+            self._convert(body_node, inner, name, opsets, depth + 1)
+        return [inner[value.name] for value in graph.output]
+
+    def _withdrawn(self, before: int) -> str:
+        """Return the reason of the first refusal since `before`, and forget these: their nodes need not run."""
+        first = self._refused[before]
+        del self._refused[before:]
+        return f"{first.operator}: {first.reason}"
 
     def _expect_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Count nodes before they are translated, as often as they will be. Raises UnsupportedModel."""

@@ -35,8 +35,13 @@ class NodeTranslator:
     """
 
     def __init__(self, sizes: ImportSizes) -> None:
-        self.statements = Statements(sizes, replaced=_replaced)
+        self._sizes = sizes
+        self.statements = self.new_statements()
         self.tensor = ""
+
+    def new_statements(self) -> Statements:
+        """Return a list for statements of a body, apart from those so far."""
+        return Statements(self._sizes, replaced=_replaced)
 
     def translate(
         self,

@@ -13,7 +13,7 @@ import tflite
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.tflite.custom import refusal_of_custom
 from tvm_ext.frontends.tflite.dynamic_range import refusal_of_weights
-from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, Scales, TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, Scales, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
 
 _VELA = "ethos-u"
@@ -75,7 +75,7 @@ _INDICES = dict.fromkeys("GATHER GATHER_ND REVERSE_SEQUENCE SEGMENT_SUM UNSORTED
 _INDICES |= {"SCATTER_ND": 0, "EMBEDDING_LOOKUP": 0, "DYNAMIC_UPDATE_SLICE": 2, "SPARSE_TO_DENSE": 0}
 _CONDITIONS = {
     "IF": "depends on data; compute both results and choose one by SELECT_V2",
-    "WHILE": "depends on data; only loops of a known number of times are taken, counted by whole numbers",
+    "WHILE": "is not one that a subgraph computes from the values of the loop",
 }
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
@@ -93,6 +93,8 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
         return _of_choice(file, node)
     if node.is_guarded and _may_fail(file, node):
         return "its indices depend on data, and may be out of range where a run does not take the branch that it is in"
+    if node.loop is not None:
+        return _of_loop(file, node.loop)
     if node.operator in _CONDITIONS:
         return f"control flow whose condition {_CONDITIONS[node.operator]}"
     if node.operator in _CONTROL_FLOW:
@@ -134,6 +136,23 @@ def _of_choice(file: TfliteFile, node: TfliteNode) -> str | None:
                     f"{CHOICE}, whose result {tensor.name!r} is {_kind(tensor)}, but {branch.name!r} of a branch is "
                     f"{_kind(branch)}"
                 )
+    return None
+
+
+def _of_loop(file: TfliteFile, loop: TfliteLoop) -> str | None:
+    """Return why a WHILE cannot run a step in a loop, or None."""
+    for index in (loop.first, loop.again):
+        if file.tensors[index].dtype != "bool" or math.prod(file.tensors[index].shape) != 1:
+            return "control flow whose condition is not a single bool"
+    for before, after in zip(loop.values, loop.results, strict=True):
+        given, made = file.tensors[before], file.tensors[after]
+        if reason := _of_tensor(given) or _of_tensor(made):
+            return reason
+        if given.dtype != made.dtype or given.shape != made.shape or not _same_scales(given, made):
+            return (
+                f"an iteration changes {given.name!r} from {_kind(given)}, {list(given.shape)} to {_kind(made)}, "
+                f"{list(made.shape)}"
+            )
     return None
 
 

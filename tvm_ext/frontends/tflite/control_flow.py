@@ -4,8 +4,8 @@
     WHILE(counter, ...)    the operators of the body, once for each time that the condition holds
 
 A condition is known if it follows from constants by comparisons and integer arithmetic. If the condition of an IF is
-not known, the operators of both branches replace it, followed by an IF that chooses between their results. A WHILE with
-such a condition stays, and is refused by its name later.
+not known, the operators of both branches replace it, followed by an IF that chooses between their results. A WHILE
+that is long, or with a condition that is not known, stays, with its body and condition as a step to be repeated.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.loops import MOST_UNROLLED, MOST_UNROLLED_CALLS
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.check_model import check_graph
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteGraph, TfliteNode, TfliteTensor, node_options
+from tvm_ext.frontends.tflite.read_file import (
+    TfliteFile,
+    TfliteGraph,
+    TfliteLoop,
+    TfliteNode,
+    TfliteTensor,
+    node_options,
+)
+from tvm_ext.frontends.tflite.resources import RESOURCE_OPERATORS
+from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 
 Array = np.ndarray
 CONTROL_FLOW = ("IF", "WHILE")
@@ -92,7 +102,7 @@ class _Flattening:
                     raise self._misfit(own, f"gives {len(node.outputs)} results, its subgraph {len(results)}")
                 where.update(zip(node.outputs, results, strict=True))
                 continue
-            own = self._both_branches(own, active) if own.operator == "IF" else own
+            own = self._both_branches(own, active) if own.operator == "IF" else self._repeated(own, active)
             own = replace(own, outputs=tuple(index if index < 0 else where[index] for index in node.outputs))
             if (value := self._value(own)) is None:
                 self._nodes.append(own)
@@ -100,7 +110,10 @@ class _Flattening:
                 self._tensors[own.outputs[0]] = replace(self._tensors[own.outputs[0]], data=value)
 
     def _written_out(self, node: TfliteNode, active: tuple[int, ...]) -> Sequence[int] | None:
-        """Replace an operator; return the tensors with its results, or None if its condition is not known."""
+        """Replace an operator; return the tensors with its results.
+
+        Returns None if its condition is not known, and for a WHILE that is repeated because it is long.
+        """
         if node.operator == "IF":
             options = node_options(node, tflite.IfOptions)
             taken = self._is_true(node.inputs[0]) if node.inputs and options else None
@@ -120,8 +133,39 @@ class _Flattening:
                 return None
             if not goes_on:
                 return values
+            if times >= MOST_UNROLLED and self._are_many(self._nodes[begun:]):
+                del self._nodes[begun:]
+                return None
             values, times = self._inline(node, options.BodySubgraphIndex(), values, prefix, active), times + 1
         return None
+
+    @staticmethod
+    def _are_many(nodes: Sequence[TfliteNode]) -> bool:
+        """Return True for more operators of a WHILE than are unrolled, if a step can be repeated."""
+        return len(nodes) > MOST_UNROLLED_CALLS and not any(map(_keeps, nodes))
+
+    def _repeated(self, node: TfliteNode, active: tuple[int, ...]) -> TfliteNode:
+        """Return a WHILE with its body and condition as a step. Other operators stay as they are."""
+        options = node_options(node, tflite.WhileOptions) if node.operator == "WHILE" else None
+        if options is None or len(node.inputs) != len(node.outputs) or min(node.inputs, default=-1) < 0:
+            return node
+        first = self._inline(node, options.CondSubgraphIndex(), node.inputs, f"{node.label}.first.", active)
+        before, self._nodes = self._nodes, []
+        body, prefix = self._file.called.get(options.BodySubgraphIndex()), f"{node.label}."
+        values = tuple(self._fresh(index, prefix) for index in node.inputs) if body else ()
+        results = self._inline(node, options.BodySubgraphIndex(), values, prefix, active)
+        again = self._inline(node, options.CondSubgraphIndex(), results, f"{prefix}again.", active)
+        nodes, self._nodes = tuple(self._nodes), before
+        if len(first) != 1 or len(results) != len(values):
+            raise self._misfit(node, f"gives {len(values)} results, its subgraphs {len(results)} and {len(first)}")
+        loop = TfliteLoop(first=first[0], values=values, nodes=nodes, results=results, again=again[0])
+        return replace(node, loop=loop)
+
+    def _fresh(self, index: int, prefix: str) -> int:
+        """Return a new tensor like another one, whose numbers are not known."""
+        like = self._tensors[index]
+        self._tensors.append(replace(like, name=self._unused(f"{prefix}{like.name}"), data=None))
+        return len(self._tensors) - 1
 
     def _both_branches(self, node: TfliteNode, active: tuple[int, ...]) -> TfliteNode:
         """Add the operators of both branches; return the operator that chooses between their results."""
@@ -165,15 +209,18 @@ class _Flattening:
         """Return the copy of a tensor for one run of a subgraph. All runs share the copy of a constant."""
         if tensor.data is not None and (number, index) in self._constants:
             return self._constants[number, index]
-        name, again = f"{prefix}{tensor.name}", 0
-        while name in self._names:
-            again += 1
-            name = f"{prefix}{tensor.name}.{again}"
-        self._names.add(name)
-        self._tensors.append(replace(tensor, name=name))
+        self._tensors.append(replace(tensor, name=self._unused(f"{prefix}{tensor.name}")))
         if tensor.data is not None:
             self._constants[number, index] = len(self._tensors) - 1
         return len(self._tensors) - 1
+
+    def _unused(self, wanted: str) -> str:
+        name, again = wanted, 0
+        while name in self._names:
+            again += 1
+            name = f"{wanted}.{again}"
+        self._names.add(name)
+        return name
 
     def _is_true(self, index: int) -> bool | None:
         data = self._tensors[index].data if index >= 0 else None
@@ -206,3 +253,8 @@ class _Flattening:
 
     def _misfit(self, node: TfliteNode, what: str) -> BadModel:
         return BadModel(f"{self._path}: {node.label} {what}.")
+
+
+def _keeps(node: TfliteNode) -> bool:
+    """Return True for an operator that may keep state, so that no step with it is repeated."""
+    return node.is_custom or node.operator in KEEPING or node.operator in RESOURCE_OPERATORS

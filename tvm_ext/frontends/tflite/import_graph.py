@@ -7,7 +7,8 @@ have the model's names. Operators that only move numbers stay on integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,15 @@ from tvm.relax.frontend.tflite.tflite_frontend import ExprTable, OperatorConvert
 from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, op_name, static_shape, substitute
 from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.memory_exhausted import check_memory
+from tvm_ext.frontends.loops import (
+    LoopBody,
+    LoopCondition,
+    LoopState,
+    NotRepeated,
+    bound_of,
+    ending_of,
+    repeat,
+)
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
@@ -29,7 +39,7 @@ from tvm_ext.frontends.tflite.integers.convert import integer_converter
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
 from tvm_ext.frontends.tflite.movement import MOVEMENTS, Moved, gather_nd, moves_here
-from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.rescale import rescaled_integers
 from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING
@@ -77,7 +87,7 @@ class _Importer:
         variables: Sequence[Variable],
     ) -> None:
         self._path, self._file, self._shapes, self._variables = path, file, shapes, variables
-        self._statements = Statements(sizes, folds=_folds)
+        self._sizes, self._statements = sizes, Statements(sizes, folds=_folds)
         self._refused: list[RefusedNode] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
@@ -125,7 +135,9 @@ class _Importer:
             reason = refusal(self._file, node)
             if reason:
                 raise Refused(reason)
-            if all(index in self._values for index in node.inputs if index >= 0):
+            if node.loop is not None and node.loop.first in self._values:
+                self._values.update(zip(node.outputs, self._repeated(node, node.loop), strict=True))
+            elif all(index in self._values for index in node.inputs if index >= 0):
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
         except Refused as error:
             self._refuse(node, str(error))
@@ -157,6 +169,54 @@ class _Importer:
             return finished[0] if len(finished) == 1 else relax.Tuple(finished)
 
         return self._statements.collect(make, operator=node.label, tensor=wanted[0].name)
+
+    def _repeated(self, node: TfliteNode, loop: TfliteLoop) -> list[relax.Expr]:
+        """Return the results of a WHILE as a step that runs in a loop. Raises Refused."""
+        given = [self._values[index] for index in node.inputs]
+        variables = [relax.Var(f"state{place}", value.ty) for place, value in enumerate(given)]
+        self._values.update(zip(loop.values, variables, strict=True))
+        around, self._statements = self._statements, Statements(self._sizes, folds=_folds)
+        try:
+            for inner in loop.nodes:
+                self._convert(inner)
+            inside = self._statements
+        finally:
+            self._statements = around
+        if not all(index in self._values for index in (*loop.results, loop.again)):
+            raise Refused("its body cannot be compiled")
+        after = [self._values[index] for index in loop.results]
+        states = tuple(
+            LoopState(variable=variable, before=before, after=value)
+            for variable, before, value in zip(variables, given, after, strict=True)
+        )
+        body = LoopBody(statements=inside, states=states)
+        try:
+            return self._looped(node, loop, body)
+        except NotRepeated as reason:
+            raise Refused(f"control flow that does not run as a step in a loop: {reason}") from None
+
+    def _looped(self, node: TfliteNode, loop: TfliteLoop, body: LoopBody) -> list[relax.Expr]:
+        """Return the values after a loop, which ends by its counter or, if data end it, by its condition."""
+
+        def emit(build: Callable[[relax.BlockBuilder], relax.Expr]) -> list[relax.Expr]:
+            return self._statements.collect(build, operator=node.label, tensor=self._file.tensors[node.outputs[0]].name)
+
+        first, again = self._values[loop.first], self._values[loop.again]
+        ending, known = ending_of(body, again), array_of(first)
+        if known is not None and not known.all():
+            return [state.before for state in body.states]
+        if known is not None and ending is not None and ending.is_exact:
+            found = repeat(body, ending.most, emit)
+        else:
+            missing = "its condition has no counter that it compares with a constant"
+            bound = bound_of([ending.most] if ending else [], self._sizes.limits, node.label, missing)
+            (begin,) = emit(lambda builder: builder.emit(relax.op.reshape(first, ())))
+            (goes_on,) = body.statements.collect(
+                lambda builder: builder.emit(relax.op.reshape(again, ())), operator=node.label, tensor=node.label
+            )
+            found = repeat(replace(body, condition=LoopCondition(first=begin, again=goes_on)), bound, emit)
+        assert not any(value is None for value in found.states), "all values of a WHILE are wanted"
+        return [value for value in found.states if value is not None]
 
     def _fields(self, result: relax.Expr, count: int, builder: relax.BlockBuilder) -> list[relax.Expr]:
         if not isinstance(result.ty, relax.TupleType):

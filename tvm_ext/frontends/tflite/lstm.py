@@ -194,7 +194,8 @@ def _in_loop(builder: relax.BlockBuilder, cell: IntegerCell, given: Sequence[rel
         inner.emit_func_output(results)
     module = inner.get()
     loop = repeat_step(module["main"], RepeatedStep(count=steps, num_states=2, num_sequences=1), module)
-    function = builder.add_func(cell.decision().write(loop.function), "lstm")
+    # The decision says the arithmetic of integers, whose step is not evaluated in float64.
+    function = builder.add_func(cell.decision().write(RepeatedStep().write(loop.function)), "lstm")
     types = [*(value.ty for value in given[:2]), relax.TensorType((steps, *static_shape(hidden)), sequence.ty.dtype)]
     arguments = relax.Tuple([*given, *cell.given, *map(constant, loop.constants)])
     results = builder.emit(relax.call_tir(function, arguments, types))

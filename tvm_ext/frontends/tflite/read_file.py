@@ -67,6 +67,7 @@ class TfliteNode:
     is_choice: True for an IF that chooses between results. Its inputs are the condition, the results of the branch for
     True, and those of the branch for False.
     is_guarded: True for an operator of a branch that a run may skip.
+    loop: of a WHILE that runs a step in a loop; None for everything else.
     """
 
     operator: str
@@ -79,11 +80,28 @@ class TfliteNode:
     graph: int = 0
     is_choice: bool = False
     is_guarded: bool = False
+    loop: TfliteLoop | None = None
 
     @property
     def own_tensors(self) -> tuple[int, ...]:
         """Indices of its inputs and outputs within its subgraph."""
         return (*_numbers(self.table.InputsAsNumpy()), *_numbers(self.table.OutputsAsNumpy()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TfliteLoop:
+    """The body of a WHILE and its condition, over tensors of their own.
+
+    first: the condition for the first iteration. values: the tensors that an iteration changes, in the order of the
+    WHILE's inputs. nodes: the operators of the body, then those of the condition on its results. results: the tensors
+    after an iteration. again: the condition for another iteration.
+    """
+
+    first: int
+    values: tuple[int, ...]
+    nodes: tuple[TfliteNode, ...]
+    results: tuple[int, ...]
+    again: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

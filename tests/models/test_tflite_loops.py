@@ -1,0 +1,128 @@
+"""WHILE of TensorFlow Lite files as a step in a loop: results and iterations are those of both runtimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tflite
+
+import tvm_ext
+from tests.support.tflite_file import Quantized, TfliteWriter
+from tests.support.tflite_runners import litert, saved_tflite, tflite_micro
+from tvm_ext import BuildOptions, Limits
+from tvm_ext.core.decisions.composites import RepeatedStep
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.shapes import ModelNotice
+
+SHAPE, COUNT = (1, 6), (1,)
+NONE = tflite.ActivationFunctionType.NONE
+
+
+def below(net: TfliteWriter, value: int, limit: float, name: str, dtype: str = "float32") -> int:
+    """The comparison of one number with a constant."""
+    bound = net.constant(f"{name}_limit", np.array([limit], dtype))
+    return net.operator("LESS", [value, bound], net.tensor(name, COUNT, "bool"), "LessOptions")
+
+
+def halving(*, most: int | None, by_data: bool, quantized: bool = False, unbroken: bool = True) -> bytes:
+    """The smaller of x / 2 and w, and a counter, while it is below `most`, and the largest element above 1 / 2.
+
+    by_data: whether the elements end the loop. unbroken: False for a body that makes another scale.
+    """
+    kind = {"dtype": "int8", "quantized": Quantized(scale=1 / 64, zero_point=3)} if quantized else {}
+    condition, body, net = TfliteWriter(), TfliteWriter(), TfliteWriter()
+    i, x = condition.input("i", COUNT, "int32"), condition.input("x", SHAPE, **kind)
+    condition.input("w", SHAPE, **kind)
+    tests = [] if most is None else [below(condition, i, most, "counts", "int32")]
+    if by_data:
+        axis = condition.constant("axis", np.array([1], np.int32))
+        largest = condition.operator("REDUCE_MAX", [x, axis], condition.tensor("largest", COUNT, **kind),
+                                     "ReducerOptions", KeepDims=False)  # fmt: skip
+        if quantized:
+            largest = condition.operator("DEQUANTIZE", [largest], condition.tensor("real", COUNT), "DequantizeOptions")
+        half = condition.constant("half", np.array([0.5], np.float32))
+        tests.append(
+            condition.operator("GREATER", [largest, half], condition.tensor("large", COUNT, "bool"), "GreaterOptions")
+        )
+    both = (
+        tests[0]
+        if len(tests) == 1
+        else condition.operator("LOGICAL_AND", tests, condition.tensor("both", COUNT, "bool"), "LogicalAndOptions")
+    )
+    condition.results = [both]
+    i, x, w = body.input("i", COUNT, "int32"), body.input("x", SHAPE, **kind), body.input("w", SHAPE, **kind)
+    one = body.constant("one", np.array([1], np.int32))
+    counted = body.operator("ADD", [i, one], body.tensor("counted", COUNT, "int32"), "AddOptions",
+                            FusedActivationFunction=NONE)  # fmt: skip
+    if quantized:
+        half = body.constant("half", np.array([32], np.int8), Quantized(scale=1 / 64))
+    else:
+        half = body.constant("half", np.full(1, 0.5, np.float32))
+    product = body.operator("MUL", [x, half], body.tensor("product", SHAPE, **kind), "MulOptions",
+                            FusedActivationFunction=NONE)  # fmt: skip
+    after = kind if unbroken else {"dtype": "int8", "quantized": Quantized(scale=1 / 32, zero_point=3)}
+    total = body.operator("MINIMUM", [product, w], body.tensor("total", SHAPE, **after), "MaximumMinimumOptions")
+    body.results = [counted, total, w]
+    x, i = net.input("x", SHAPE, **kind), net.constant("i", np.array([0], np.int32))
+    w = net.input("w", SHAPE, **kind)
+    results = [net.tensor("count", COUNT, "int32"), net.tensor("y", SHAPE, **kind), net.tensor("same", SHAPE, **kind)]
+    net.operator("WHILE", [i, x, w], results, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    return net.finish([results[1], results[0]], others=[condition, body])
+
+
+def check_runs(data: bytes, folder: Path, *, dtype: str = "float32", limits: Limits | None = None) -> set[int]:
+    """Build, verify and compare runs of several lengths. Returns their numbers of iterations."""
+    module = tvm_ext.load(saved_tflite(data, folder), limits=limits, states={})
+    package = tvm_ext.build(module, "host", folder / "out", BuildOptions())
+    result = package.report["verify"]["host"]
+    assert result["passed"] and result["reference"] in ("TensorFlow Lite Micro", "LiteRT"), result
+    found: set[int] = set()
+    for scale in (0.1, 0.6, 1.0, 1.9):
+        real = np.linspace(-0.5, 1, 6)[None] * scale
+        weight = np.full(SHAPE, 0.7)
+        arrays = [
+            one.astype(np.float32) if dtype == "float32" else np.clip(np.round(one * 64) + 3, -128, 127).astype(np.int8)
+            for one in (real, weight)
+        ]
+        values = package.run(dict(zip(("x", "w"), arrays, strict=True)))
+        expected, count = litert(data, arrays)
+        np.testing.assert_array_equal(values["count"], count)
+        for y in (expected, tflite_micro(data, arrays)):
+            np.testing.assert_allclose(values["y"], y, rtol=1e-6, atol=1e-6 if dtype == "float32" else 0)
+        found.add(int(count[0]))
+    return found
+
+
+def test_a_long_loop_that_is_counted(tmp_path: Path) -> None:
+    """Its number of iterations is known, so nothing ends it earlier, and each run has all of them."""
+    data = halving(most=30, by_data=False)
+    module = tvm_ext.load(saved_tflite(data, tmp_path), states={})
+    (loop,) = [step for _, func in module.functions_items() if (step := RepeatedStep.read(func)).count]
+    assert loop.count == 30 and not loop.is_open
+    assert check_runs(data, tmp_path) == {30}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_data_end_a_loop_up_to_its_counter(dtype: str, tmp_path: Path) -> None:
+    """After none, some, and as many iterations as the counter may count."""
+    data = halving(most=2, by_data=True, quantized=dtype == "int8")
+    with pytest.warns(ModelNotice, match="WHILE_0: data end the loop, after at most 2 iterations"):
+        counts = check_runs(data, tmp_path, dtype=dtype)
+    assert counts > {0, 2}
+
+
+def test_a_bound_that_the_user_gives(tmp_path: Path) -> None:
+    data = halving(most=None, by_data=True)
+    with pytest.raises(UnsupportedModel, match=r"no counter that it compares .*; give one with --limit iterations="):
+        tvm_ext.load(saved_tflite(data, tmp_path))
+    with pytest.warns(ModelNotice, match="after at most 20 iterations"):
+        assert check_runs(data, tmp_path, limits=Limits(iterations=20)) > {0, 1}
+
+
+def test_a_value_that_changes_its_scale(tmp_path: Path) -> None:
+    data = halving(most=3, by_data=True, quantized=True, unbroken=False)
+    reason = r"an iteration changes 'WHILE_0.x' from int8 \(scale 0.015625, .* to int8 \(scale 0.03"
+    with pytest.raises(UnsupportedModel, match=reason):
+        tvm_ext.load(saved_tflite(data, tmp_path))
