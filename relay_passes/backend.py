@@ -31,6 +31,10 @@ class Backend(Protocol):
         """Return the scratch of a composite, and the bytes that its output may share with inputs that die in it."""
         ...
 
+    def may_grow_weights(self, composite: relax.Function) -> bool:
+        """Return False if the kernel of a composite is surely the same where its weights may not grow."""
+        ...
+
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
     ) -> Sequence[CallCost]:

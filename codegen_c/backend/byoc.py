@@ -14,6 +14,7 @@ from codegen_c.composites.scalar_calls import ELEMENTWISE
 from codegen_c.costs.predict import constants_read, input_read, modelled, scratch_accessed
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.kernels.movement.permute import CHANNELS_LAST
+from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.operators.kinds import (
     Concat,
     Conv2d,
@@ -27,6 +28,7 @@ from codegen_c.operators.kinds import (
     QBinary,
     QConv2d,
     QConv2dTranspose,
+    QLstm,
     QPool2d,
     QUnary,
     Stream,
@@ -111,6 +113,18 @@ class CodegenBackend:
         """Return the cost and scratch of a composite, and the bytes that its output can share with each parameter."""
         lowered = self.lower(composite, self.target)
         return Footprint(instructions=0) if isinstance(lowered, Refusal) else self.estimate(lowered)
+
+    def may_grow_weights(self, composite: relax.Function) -> bool:
+        """Return False if the kernel of a composite is surely the same where its weights may not grow.
+
+        Kernels of vectors of floats may fill the last vector with weights of no channel. The kernel of an LSTM consists
+        of kernels that are chosen for its products.
+        """
+        lowered = self.lower(composite, self.target)
+        if isinstance(lowered, Refusal) or lowered.implementation is None:
+            return False
+        has_parts = isinstance(lowered.operator, QLstm)
+        return lowered.implementation.grows_weights or has_parts or native_lanes(self.target).count > 1
 
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0

@@ -56,13 +56,14 @@ class LimitGrownWeights:
             composite = composite_of(mod, binding.value)
             if composite is None:
                 continue
-            kept = KeptWeights(is_set=True).write(composite)
+            faster, may_grow = self.costs.nanoseconds(composite) or 0, self.costs.backend.may_grow_weights(composite)
+            kept = KeptWeights(is_set=True).write(composite) if may_grow else composite
             added_bytes = self._weights_bytes(composite) - self._weights_bytes(kept)
             constants_bytes += self._weights_bytes(kept)
-            slower = self.costs.nanoseconds(kept) or 0
+            slower = self.costs.nanoseconds(kept) or 0 if may_grow else faster
             nanoseconds += slower
             if added_bytes > 0:
-                saved = slower - (self.costs.nanoseconds(composite) or 0)
+                saved = slower - faster
                 growths.append(
                     _Growth(layer=binding.value.op, composite=kept, num_bytes=added_bytes, saved_nanoseconds=saved)
                 )

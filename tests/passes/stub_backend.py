@@ -19,6 +19,9 @@ class StubBackend:
     refused: frozenset[str] = field(default_factory=frozenset)
     max_operators: int = 100
 
+    def may_grow_weights(self, composite: relax.Function) -> bool:
+        return True
+
     def refuses(self, composite: relax.Function) -> str | None:
         names = [op_name(binding.value) for binding in bindings(composite)]
         if self.refused & set(names):
