@@ -65,7 +65,7 @@ class CancelMoves:
 
 def _source(mod: tvm.IRModule, flow: Dataflow, binding: relax.VarBinding) -> relax.Var | None:
     """Return the first variable of the chain of moves that ends at a binding and keeps the order of elements."""
-    if prod(static_shape(binding.var)) > MOST_ELEMENTS:
+    if not isinstance(binding.var.ty, relax.TensorType) or prod(static_shape(binding.var)) > MOST_ELEMENTS:
         return None
     chain: list[relax.Call] = []
     found: relax.Var | None = None

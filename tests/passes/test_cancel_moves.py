@@ -75,3 +75,11 @@ def test_large_tensors_are_left_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cancel_moves, "MOST_ELEMENTS", 49)
     before = laid_out(network([0, 2, 1]), tmp_path)
     assert tvm_ffi.structural_equal(CancelMoves()(before), before)
+
+
+def test_a_composite_of_several_results_is_left_alone(tmp_path: Path) -> None:
+    """A long recurrent layer gives its outputs and its last state at once."""
+    weights = {"w": np.ones((1, 3, 2), np.float32), "r": np.ones((1, 3, 3), np.float32)}
+    layer = NODE("RNN", ["x", "w", "r"], ["y", "last"], hidden_size=3)
+    before = laid_out(model_of([layer], {"x": (40, 1, 2)}, ["y", "last"], constants=weights), tmp_path)
+    tvm.ir.assert_structural_equal(CancelMoves()(before), before)
