@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
 from tests.models.onnx_models import model_of, saved
@@ -67,6 +67,21 @@ def test_a_loop_gives_what_onnxruntime_gives(case: str, tmp_path: Path) -> None:
     found = package.report["verify"]["host"]
     assert found["reference"] == "onnxruntime" and not found["warnings"] and found["float64"]["of_tolerance"] < 0.5
     assert len(package.report["steps"]) <= 6, "a program has one step for the loop, not one for each element"
+
+
+def test_layers_that_share_a_loop_are_compared_in_float64(tmp_path: Path) -> None:
+    """Two layers of the same sizes call one function; without the evaluation in float64 there would be a warning."""
+    model = layer("GRU", 40, outputs="y _")
+    for name in "wrb":
+        (array,) = (one for one in model.graph.initializer if one.name == name)
+        model.graph.initializer.append(numpy_helper.from_array(-numpy_helper.to_array(array), f"{name}2"))
+    second = onnx.NodeProto.FromString(model.graph.node[0].SerializeToString())
+    second.name, second.input[1:], second.output[0] = "second", ["w2", "r2", "b2"], "z"
+    model.graph.node.append(second)
+    model.graph.output.append(onnx.helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
+    package = tvm_ext.build(saved(model, tmp_path), "host", tmp_path / "out", BuildOptions())
+    found = package.report["verify"]["host"]
+    assert not found["warnings"] and found["float64"]["of_tolerance"] < 0.5
 
 
 @pytest.mark.parametrize("kind", GATES)

@@ -57,6 +57,7 @@ from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
 from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.fold_pads import FoldPads
 from relay_passes.simplify.fold_permutes import FoldPermutes
+from relay_passes.simplify.join_writes import JoinWrites
 from relay_passes.simplify.merge_reshapes import MergeReshapes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
@@ -97,6 +98,7 @@ def quantizing(
         FoldConstants(),
         FoldBatchNorm(),
         FoldPads(),
+        JoinWrites(),
         OrientSequences(),
         *attention(),
         QuantizeInt8(
@@ -126,7 +128,7 @@ def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Return the passes that turn a window over time into a stream of new frames. They run after `changing`."""
     streams = StreamWindows(name, hop, axis, macs_of_function, with_count)
-    return [FoldConstants(), FoldBatchNorm(), FoldPads(), *attention(), SliceTakes(), streams]
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), JoinWrites(), *attention(), SliceTakes(), streams]
 
 
 def passes(
@@ -164,6 +166,7 @@ def before_order(
         NotePortLayouts(),
         FoldBatchNorm(),
         FoldPads(),
+        JoinWrites(),
         OrientSequences(time_axis),
         *attention(),
         RecognizeDynamicLayers(),

@@ -149,8 +149,10 @@ class _Writer:
         called = tvm.IRModule({**dict(module.functions_items()), **writer.loops})
         separate = [error for error in writer.errors if not error.is_shared]
         loop = repeat_step(step, replace(repeated, num_sequences=repeated.num_sequences + len(separate)), called)
-        # A builder gives the variable the type of the function, without which no call of it can be normalized.
-        function = relax.BlockBuilder().add_func(loop.function, f"{value.args[0].name_hint}_float64")
+        # A builder gives the variable the type of the function, without which no call of it can be normalized. Its name
+        # has a number, because several layers may call the same loop, and each call gets a function of its own.
+        name = f"{value.args[0].name_hint}_float64_{len(self.loops)}"
+        function = relax.BlockBuilder().add_func(loop.function, name)
         self.loops[function] = loop.function
         given = [self._form(field) for field in value.args[1].fields[:]]
         begin = repeated.is_open + repeated.num_states + repeated.num_sequences
