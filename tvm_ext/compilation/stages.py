@@ -71,6 +71,7 @@ from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.simplify.slice_takes import SliceTakes
+from relay_passes.simplify.turn_transposed import TurnTransposed
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext.compilation.learned_updates import learned_updates
@@ -96,6 +97,7 @@ def quantizing(
     bits = WeightBits(weights=options.weights, saved_bytes=saved_bytes, packs_depthwise=packs_depthwise)
     return [
         FoldConstants(),
+        TurnTransposed(),
         FoldBatchNorm(),
         FoldPads(),
         JoinWrites(),
@@ -164,6 +166,7 @@ def before_order(
         FoldConstants(),
         NotePortScales(),
         NotePortLayouts(),
+        TurnTransposed(),
         FoldBatchNorm(),
         FoldPads(),
         JoinWrites(),
