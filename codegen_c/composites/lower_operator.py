@@ -22,6 +22,7 @@ from codegen_c.composites.movement import slice_places
 from codegen_c.composites.quantized import quantized_operator
 from codegen_c.composites.real_layers import real_layer
 from codegen_c.composites.recurrent import recurrent_layer
+from codegen_c.composites.spectra import power_spectrum
 from codegen_c.custom.contract import CustomCode
 from codegen_c.custom.registry import run_reference
 from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
@@ -101,7 +102,8 @@ def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternat
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
     matches = (
-        custom_operator_of, _movement, recurrent_layer, quantized_operator, real_layer, half_operator, float_operator
+        custom_operator_of, _movement, recurrent_layer, quantized_operator, real_layer, half_operator, power_spectrum,
+        float_operator,
     )  # fmt: skip
     for match in matches:
         found = match(composite)

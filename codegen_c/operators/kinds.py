@@ -352,6 +352,17 @@ class ConstantMatmul(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class PowerSpectrum(Operator):
+    """Sums of the squares of each two successive channels of a product, then `finish`.
+
+    product: with twice as many channels as the output, without operators of its own after it.
+    """
+
+    product: Conv2d | Dense
+    finish: ScalarProgram = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Normalize(Operator):
     """Normalization of float32 vectors along the last axis; fields as in QNormalize."""
 

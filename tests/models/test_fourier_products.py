@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import tvm_ext
 from tests.support.onnx_models import model_of, saved
@@ -56,11 +56,35 @@ def of_dft() -> onnx.ModelProto:
     return model_of([NODE("DFT", ["x"], ["y"], axis=1, onesided=1)], {"x": (3, LENGTH, 1)}, ["y"])
 
 
+def of_powers() -> onnx.ModelProto:
+    """Powers of the frames, and logarithms."""
+    model = of_operator(True, 1)
+    graph = model.graph
+    graph.node.extend(
+        [
+            NODE("Mul", ["y", "y"], ["s"]), NODE("ReduceSum", ["s", "parts"], ["p"], keepdims=0),
+            NODE("Max", ["p", "floor"], ["m"]), NODE("Log", ["m"], ["z"]),
+        ]
+    )  # fmt: skip
+    constants = {"parts": np.array([3], np.int64), "floor": np.float32(1e-3)}
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items())
+    graph.output[0].name = "z"
+    return model
+
+
+def with_its_parts() -> onnx.ModelProto:
+    """The same, where the parts are results as well."""
+    model = of_powers()
+    model.graph.output.append(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None))
+    return model
+
+
 MODELS = {
     "fourier_frames_f32": (
         of_signal, of_padded_signal, partial(of_operator, True, 1), partial(of_operator, False, 1),
-        partial(of_operator, True, 0),
+        partial(of_operator, True, 0), with_its_parts,
     ),
+    "fourier_powers_f32": (of_powers,),
     "fourier_vectors_f32": (of_vectors, of_dft),
     "fourier_columns_f32": (of_columns,),
 }  # fmt: skip

@@ -28,7 +28,7 @@ def test_a_wake_word_from_samples(repository: Path, tmp_path: Path) -> None:
     files, printed = _follow("from_samples.md", repository, tmp_path)
     assert files == ["make_model.py", "main.c"] and printed == "awake after run 68\n"
     report = json.loads((tmp_path / "work" / "out" / "wake" / "report.json").read_text(encoding="utf-8"))
-    assert {"fourier_frames_f32", "banded_dense_f32"} <= {step["kernel"] for step in report["steps"]}
+    assert {"fourier_powers_f32", "banded_dense_f32"} <= {step["kernel"] for step in report["steps"]}
 
 
 @pytest.mark.board

@@ -35,6 +35,7 @@ from relay_passes.layout.change_inputs import ChangeInputs
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
 from relay_passes.layout.index_outputs import IndexOutputs
+from relay_passes.layout.join_spectra import JoinSpectra
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.cut_for_memories import CutForMemories
@@ -188,6 +189,7 @@ def before_order(
         ConvertLayout(moves_crops=options.io != "stream"),
         FlattenChannelsLast(),
         CancelMoves(),
+        JoinSpectra(backend),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
         *(
             [LimitGrownWeights(processor_costs(platform, options, backend, "first")[0])]

@@ -17,7 +17,7 @@ import numpy as np
 from codegen_c.c_text.text import Value, block, loop, plus, structure, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.dense.dense_rows import in_rows
-from codegen_c.kernels.fourier.basis import FourierBasis, fourier_basis
+from codegen_c.kernels.fourier.basis import FourierBasis, RowOrder, fourier_basis
 from codegen_c.kernels.fourier.transform import (
     NAMES,
     FourierTables,
@@ -26,15 +26,19 @@ from codegen_c.kernels.fourier.transform import (
     radices_of,
     spectrum,
 )
+from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.lanes import SCALAR, Finish
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_elements, slot, spatial
-from codegen_c.operators.kinds import Array, ConstantMatmul, Conv2d, Dense, Matmul
+from codegen_c.operators.kinds import Array, ConstantMatmul, Conv2d, Dense, Matmul, PowerSpectrum
 
 HEADER = "tvm_ext_fourier_f32.h"
 FINISH_INSTRUCTIONS = 6
 """Instructions per element of the loop over a frame's results if operators follow the transform, beside their own."""
 ACCUMULATION = "steps of a Fourier transform of the frame"
+
+POWERS = RowOrder(real=0, imaginary=None, step=1)
+"""Order of the results where a power stands for both parts."""
 
 Product = Conv2d | Dense | ConstantMatmul
 
@@ -101,9 +105,12 @@ def _parameters(finish: Finish) -> tuple[Parameter, ...]:
     )
 
 
-def _layers(basis: FourierBasis, sample_step: int, bin_step: int) -> list[str]:
-    """Return the shapes of frames and spectra. Elements of successive rows are `bin_step` apart."""
-    points, rows = basis.length // 2, basis.rows
+def _layers(basis: FourierBasis, sample_step: int, bin_step: int, *, powers: bool = False) -> list[str]:
+    """Return the shapes of frames and spectra. Elements of successive rows are `bin_step` apart.
+
+    powers: True if the sum of both squares is written instead of both parts.
+    """
+    points, rows = basis.length // 2, POWERS if powers else basis.rows
     members: dict[str, Value] = {
         "length": points, "begin": basis.begin, "end": basis.end, "step": rows.step * bin_step,
         "real": rows.real * bin_step,
@@ -112,6 +119,7 @@ def _layers(basis: FourierBasis, sample_step: int, bin_step: int) -> list[str]:
         members |= {
             "imaginary": rows.imaginary * bin_step, "has_imaginary": True, "turns_imaginary": basis.is_conjugate,
         }  # fmt: skip
+    members |= {"is_power": True} if powers else {}
     return [
         *structure("tvm_ext_frame", "frames", {"length": points, "sample_step": sample_step}),
         *structure("tvm_ext_spectrum", "spectrum", members),
@@ -149,9 +157,11 @@ def _finished(finish: Finish, rows: int, element: Callable[[str | int], str], ch
     )
 
 
-def _rows_of(basis: FourierBasis, frames: Array) -> Array:
+def _rows_of(basis: FourierBasis, frames: Array, *, powers: bool = False) -> Array:
     """Return the results of frames float32[count, samples] in numpy: float32[count, rows]."""
     real, imaginary = spectrum(frames, basis)
+    if powers:
+        return (real * real + imaginary * imaginary)[:, basis.begin : basis.end]
     points, rows = basis.length // 2, basis.rows
     if basis.end > points + 1:
         mirrored = np.arange(basis.length // 2 - 1, 0, -1)
@@ -167,11 +177,10 @@ def _rows_of(basis: FourierBasis, frames: Array) -> Array:
     return result
 
 
-def _instructions(tables: FourierTables, basis: FourierBasis, finish: Finish) -> int:
-    rows = len(basis.window) and (basis.end - basis.begin) * (1 if basis.rows.imaginary is None else 2)
+def _instructions(tables: FourierTables, rows: int, finish: Finish) -> int:
     program = finish.program
     own = rows * (FINISH_INSTRUCTIONS + program.num_instructions) if program.instructions else 0
-    return frame_instructions(tables, basis.end - basis.begin) + own
+    return frame_instructions(tables) + own
 
 
 def _known(operator: Product) -> tuple[FourierBasis, FourierTables]:
@@ -181,11 +190,11 @@ def _known(operator: Product) -> tuple[FourierBasis, FourierTables]:
 
 
 def _implementation(
-    kernel: Kernel, tables: FourierTables, basis: FourierBasis, finish: Finish, *, frames: int, body: Sequence[str],
+    kernel: Kernel, tables: FourierTables, rows: int, finish: Finish, *, frames: int, body: Sequence[str],
     reference: Callable[[list[Array]], list[Array]], extra: Sequence[Parameter] = (), copied: int = 0,
     input_reads: float = 1.0,
 ) -> Implementation:  # fmt: skip
-    """Return the kernel of a number of frames.
+    """Return the kernel of a number of frames, with `rows` results each.
 
     extra: further parameters. copied: samples of a frame that are copied to scratch. input_reads: of the whole input.
     """
@@ -199,7 +208,7 @@ def _implementation(
         constants=_constants(tables, finish),
         scratch_bytes=4 * (2 * tables.points + copied),
         macs=frames * frame_products(tables),
-        instructions=frames * _instructions(tables, basis, finish),
+        instructions=frames * _instructions(tables, rows, finish),
         passes=Passes(constants=float(frames), input=input_reads, scratch=2.0 * frames * len(tables.radices)),
         accumulation=ACCUMULATION,
     )  # fmt: skip
@@ -209,6 +218,11 @@ def _implementation(
 
 
 def _convolution(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
+    return _of_signal(CONVOLUTION, operator, stored)
+
+
+def _of_signal(kernel: Kernel, operator: Conv2d, stored: StoredRows, *, powers: bool = False) -> Implementation:
+    """Return the kernel of the frames of a signal. The output of an operator on powers has one channel for each bin."""
     (basis, tables), finish = _known(operator), Finish(program=operator.finish)
     samples, window = len(basis.window), operator.window
     along = 0 if window.kernel[1] == 1 else 1
@@ -253,12 +267,13 @@ def _convolution(operator: Conv2d, target: Target, stored: StoredRows) -> Implem
         signals = inputs[0].reshape(images, extent)
         padded = np.pad(signals, ((0, 0), (window.padding[along], window.padding[along + 2])))
         found = np.lib.stride_tricks.sliding_window_view(padded, samples, axis=1)[:, :: window.strides[along]]
-        result = _rows_of(basis, found[:, :frames].reshape(-1, samples)).reshape(operator.output.shape)
+        windows = found[:, :frames].reshape(-1, samples)
+        result = _rows_of(basis, windows, powers=powers).reshape(operator.output.shape)
         return [operator.finish.run(result, inputs)]
 
     made = _implementation(
-        CONVOLUTION, tables, basis, finish, frames=images * frames, reference=reference, extra=ROW_PARAMETERS,
-        body=[*_layers(basis, 1, 1), *copy, *lines], copied=samples if is_copied else 0,
+        kernel, tables, channels, finish, frames=images * frames, reference=reference, extra=ROW_PARAMETERS,
+        body=[*_layers(basis, 1, 1, powers=powers), *copy, *lines], copied=samples if is_copied else 0,
         input_reads=max(1.0, frames * samples / extent),
     )  # fmt: skip
     rows = spatial(window, operator.inputs[0], operator.output, len(finish.residuals()), columns_at_once=1)
@@ -269,11 +284,16 @@ def _convolution(operator: Conv2d, target: Target, stored: StoredRows) -> Implem
 
 
 def _dense(operator: Dense, target: Target, stored: StoredRows) -> Implementation:
+    return _of_vectors(DENSE, operator)
+
+
+def _of_vectors(kernel: Kernel, operator: Dense, *, powers: bool = False) -> Implementation:
+    """Return the kernel of vectors. The output of an operator on powers has one channel for each bin."""
     (basis, tables), finish = _known(operator), Finish(program=operator.finish)
-    channels, samples = operator.weight.shape
+    channels, samples = operator.output.shape[-1], operator.weight.shape[1]
 
     def reference(inputs: list[Array]) -> list[Array]:
-        result = _rows_of(basis, inputs[0].reshape(-1, samples)).reshape(operator.output.shape)
+        result = _rows_of(basis, inputs[0].reshape(-1, samples), powers=powers).reshape(operator.output.shape)
         return [operator.finish.run(result, inputs)]
 
     def vectors(count: int) -> Implementation:
@@ -282,8 +302,8 @@ def _dense(operator: Dense, target: Target, stored: StoredRows) -> Implementatio
             *_frame(tables, f"&output[{times('m', channels)}]"),
             *_finished(finish, channels, lambda _: f"{times('m', channels)} + k", "k"),
         ]
-        body = [*_layers(basis, 1, 1), *loop("m", count, lines)]
-        return _implementation(DENSE, tables, basis, finish, frames=count, body=body, reference=reference)
+        body = [*_layers(basis, 1, 1, powers=powers), *loop("m", count, lines)]
+        return _implementation(kernel, tables, channels, finish, frames=count, body=body, reference=reference)
 
     def row(part: Dense, rows: Rows) -> Implementation:
         return vectors(1)
@@ -312,7 +332,38 @@ def _columns(operator: ConstantMatmul, target: Target, stored: StoredRows) -> Im
         *_finished(finish, rows, lambda _: f"{times('k', columns)} + column", "column"),
     ]
     body = [*_layers(basis, columns, columns), *loop("column", columns, lines)]
-    return _implementation(COLUMNS, tables, basis, finish, frames=columns, body=body, reference=reference)
+    return _implementation(COLUMNS, tables, rows, finish, frames=columns, body=body, reference=reference)
+
+
+# Powers: sums of the squares of real and imaginary parts.
+
+
+def pairs_are_parts(operator: PowerSpectrum, target: Target) -> bool:
+    """real and imaginary parts must alternate in the product, of frequencies up to half of the transform's length"""
+    basis = fourier_basis(_matrix(operator.product))
+    return basis is not None and basis.rows.imaginary == 1 and basis.end <= basis.length // 2 + 1
+
+
+def is_a_cheaper_transform(operator: PowerSpectrum, target: Target) -> bool:
+    """a Fourier transform must be the cheapest kernel of the product"""
+    names = (CONVOLUTION.name, DENSE.name)
+    made = select(operator.product, target)
+    return isinstance(made, Implementation) and made.kernel in names
+
+
+def _powers(operator: PowerSpectrum, target: Target, stored: StoredRows) -> Implementation:
+    product, shape = operator.product, operator.product.output.shape
+    output = replace(operator.output, shape=(*shape[:-1], shape[-1] // 2))
+    written = replace(product, outputs=(output,), finish=operator.finish)
+    if isinstance(written, Conv2d):
+        made = _of_signal(POWERS_OF_FRAMES, written, stored, powers=True)
+    else:
+        made = _of_vectors(POWERS_OF_FRAMES, written, powers=True)
+
+    def reference(inputs: list[Array]) -> list[Array]:
+        return [made.reference(inputs)[0].reshape(operator.output.shape)]
+
+    return replace(made, reference=reference, in_rows=None)
 
 
 CONVOLUTION = Kernel(
@@ -336,4 +387,11 @@ COLUMNS = Kernel(
     implement=_columns,
     constraints=(multiplies_floats, holds_a_fourier_basis),
 )
-KERNELS = (CONVOLUTION, DENSE, COLUMNS)
+POWERS_OF_FRAMES = Kernel(
+    name="fourier_powers_f32",
+    title="Power spectrum of the frames of a signal or of vectors, by a Fourier transform of each",
+    operator=PowerSpectrum,
+    implement=_powers,
+    constraints=(pairs_are_parts, is_a_cheaper_transform),
+)
+KERNELS = (CONVOLUTION, DENSE, COLUMNS, POWERS_OF_FRAMES)

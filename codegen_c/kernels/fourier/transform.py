@@ -218,8 +218,8 @@ def _split(x: Complex, points: int, split: Array) -> Complex:
     return real, imaginary
 
 
-def frame_instructions(tables: FourierTables, bins: int) -> int:
-    """Return the modelled instructions of one frame, of which `bins` bins are written."""
+def frame_instructions(tables: FourierTables) -> int:
+    """Return the modelled instructions of one frame."""
     points = tables.points
     total = FRAME_INSTRUCTIONS + points * POINT_INSTRUCTIONS
     for radix, part in zip(tables.radices, tables.parts, strict=True):

@@ -123,10 +123,16 @@ def _permuted(node: Any, importer: Any) -> relax.Expr:
 def _magnitude(otherwise: Callable[[Any], Any]) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
         """Convert absolute values: of a complex number, the root of the sum of both squares."""
-        x, emit = importer.env[arguments_of(node)["self"]], importer.block_builder.emit
-        if not is_complex(arguments_of(node)["self"]):
-            return emit(otherwise(x))
-        return emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), axis=[-1]))))
+        source, emit = arguments_of(node)["self"], importer.block_builder.emit
+        if not is_complex(source):
+            return emit(otherwise(importer.env[source]))
+        # Half as many elements are permuted if the parts of each number are added first.
+        permute = arguments_of(source) if _is(source, "permute.default") else None
+        x = importer.env[permute["self"] if permute else source]
+        found = emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), axis=[-1]))))
+        if permute is None:
+            return found
+        return emit(relax.op.permute_dims(found, [axis % len(permute["dims"]) for axis in permute["dims"]]))
 
     return convert
 
