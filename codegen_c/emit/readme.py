@@ -79,8 +79,8 @@ def verified(
     places = {"host": "the host", "qemu": core, "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
-        f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "
-        f"over {result['elements']} output elements."
+        f"Verified on {places[target]} against {result['reference']}: {_largest(result['max_abs_error'])} over "
+        f"{result['elements']} output elements."
         for target, result in ran.items()
     ]
     sentences += [f"Before that {one['form']} was compared with {one['against']}." for one in comparisons[:-1]]
@@ -89,6 +89,11 @@ def verified(
     if own:
         sentences.append(f"**Compared with our own reading only:** {own}.")
     return " ".join(sentences)
+
+
+def _largest(difference: float | None) -> str:
+    """Return the largest difference as text. None: JSON has no number for it, because some outputs are infinite."""
+    return "a difference that is not finite" if difference is None else f"largest difference {difference:g}"
 
 
 def usage(interface: Interface) -> str:

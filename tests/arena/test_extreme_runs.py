@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import CFunction, Implementation
-from codegen_c.program.extreme_runs import best_run, instructions_of, worst_run
+from codegen_c.kernels.contract import CFunction, Implementation, OpenEnd
+from codegen_c.program.extreme_runs import best_run, has_branches, instructions_of, macs_of, worst_run
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Guard, KernelCall
 
@@ -67,3 +67,13 @@ def test_many_conditions_that_hang_together_end_soon(count: int) -> None:
             values = {guard for step in found.steps for guard in step.guards if isinstance(step, KernelCall)}
             assert len({guard.condition for guard in values}) == len(values)
         assert total(best_run(made, instructions_of)) <= total(worst_run(made, instructions_of))
+
+
+def test_a_loop_that_data_end_costs_the_fewest_iterations_at_best() -> None:
+    """Beside branches, too: the loop is in the less expensive branch only if it ends early."""
+    kernel = replace(KERNEL, instructions=90, macs=9, open_end=OpenEnd(instructions=10, macs=1, most_passes=9))
+    made = program([(50, ((0, True),)), (0, ((0, False),)), (7, ())])
+    looped = replace(made, steps=(made.steps[0], replace(made.steps[1], implementation=kernel), made.steps[2]))
+    assert has_branches(looped) and has_branches(replace(looped, steps=looped.steps[1:2]))
+    assert total(worst_run(looped, instructions_of)) == 97 and total(best_run(looped, instructions_of)) == 17
+    assert sum(map(macs_of, best_run(looped, instructions_of).steps)) == 1
