@@ -9,11 +9,18 @@ import numpy as np
 from tvm import tirx
 
 from codegen_c.composites.graph import Composite, NoMatch
-from codegen_c.operators.kinds import LSTM_GATES, QLstm, Recurrent
-from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedLstm, RecurrentLayer, RepeatedStep
+from codegen_c.operators.kinds import LSTM_GATES, QLstm, QRecurrent, Recurrent
+from tvm_ext.core.decisions.composites import (
+    IntegerRecurrentLayer,
+    PrimFuncs,
+    QuantizedLstm,
+    RecurrentLayer,
+    RepeatedStep,
+)
+from tvm_ext.core.recurrent_cells import RECURRENT_CELLS
 
 
-def recurrent_layer(composite: Composite) -> tuple[QLstm | Recurrent, tuple[int, ...]] | NoMatch:
+def recurrent_layer(composite: Composite) -> tuple[QLstm | QRecurrent | Recurrent, tuple[int, ...]] | NoMatch:
     """Return the layer that a composite of one call computes, and the composite's parameters that are its inputs."""
     functions = list((PrimFuncs.read(composite.function).functions or {}).values())
     if len(functions) != 1 or len(composite.calls) != 1:
@@ -21,6 +28,8 @@ def recurrent_layer(composite: Composite) -> tuple[QLstm | Recurrent, tuple[int,
     (function,) = functions
     if RecurrentLayer.read(function).cell:
         return _float_layer(composite, function)
+    if IntegerRecurrentLayer.read(function).cell:
+        return _integer_layer(composite, function)
     return _tflite_lstm(composite, function)
 
 
@@ -46,6 +55,27 @@ def _float_layer(composite: Composite, function: tirx.PrimFunc) -> tuple[Recurre
         initial=tuple(state.array for state in states),
         is_backward=repeated.is_backward,
         cell_limit=layer.cell_limit,
+    ), arguments  # fmt: skip
+
+
+def _integer_layer(composite: Composite, function: tirx.PrimFunc) -> tuple[QRecurrent, tuple[int, ...]] | NoMatch:
+    layer, operands = IntegerRecurrentLayer.read(function), composite.calls[0].operands
+    num_states = len(RECURRENT_CELLS[layer.cell].states)
+    states, (sequence, *others) = operands[:num_states], operands[num_states:]
+    arrays = [operand.array for operand in others if operand.array is not None]
+    if sequence.parameter is None or len(arrays) != len(others):
+        return NoMatch("its sequence is a constant, or its weights are not")
+    *products, multiplier, table = arrays
+    arguments = tuple(operand.parameter for operand in (*states, sequence) if operand.parameter is not None)
+    return QRecurrent(
+        inputs=tuple(composite.inputs[index] for index in arguments),
+        outputs=composite.outputs,
+        layer=layer,
+        weights=tuple(products[::2]),
+        biases=tuple(products[1::2]),
+        multiplier=multiplier,
+        table=table,
+        initial=tuple(state.array for state in states),
     ), arguments  # fmt: skip
 
 

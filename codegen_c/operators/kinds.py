@@ -10,6 +10,7 @@ import numpy as np
 
 from codegen_c.custom.contract import CustomCode
 from codegen_c.operators.scalar import IDENTITY, ScalarProgram
+from tvm_ext.core.decisions.composites import IntegerRecurrentLayer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -557,6 +558,35 @@ class Recurrent(Operator):
     initial: tuple[Array | None, ...]
     is_backward: bool = False
     cell_limit: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QRecurrent(Operator):
+    """LSTM, GRU or RNN layer on integers: one direction, all steps of a sequence int8[T, B, C].
+
+    inputs: the initial states that are not constants, [B, H] each, then the sequence. outputs: the final states, then
+    the hidden state of each step, int8[T, B, H].
+    layer: the cell and its numbers.
+    weights, biases: int8[rows, depth] and int32[rows] of each product of the cell. multiplier: int32[R] of all rows.
+    table: int16[257]. initial: for each state its constant, or None for an input.
+    """
+
+    layer: IntegerRecurrentLayer
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    multiplier: Array
+    table: Array
+    initial: tuple[Array | None, ...]
+
+    @property
+    def units(self) -> int:
+        """Number of units of the hidden state."""
+        return self.output.shape[-1]
+
+    @property
+    def hidden_states(self) -> TensorType:
+        """The last output: the hidden state of each step."""
+        return self.outputs[-1]
 
 
 LSTM_GATES = 4

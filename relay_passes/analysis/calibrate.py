@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from relay_passes.analysis.int8_parameters import PROBABILITY, AffineQuantization, affine_of_range, wide_of_range
 from relay_passes.analysis.quantization_units import Unit, is_float_tensor
+from relay_passes.analysis.recurrent_int8 import state_of_range, wide_range
 from relay_passes.analysis.run_units import Sample, UnitRunner
+from relay_passes.dataflow import array_of
 from tvm_ext.core.errors import UnsupportedModel
 
 Array = np.ndarray
@@ -45,10 +48,14 @@ class _Range:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibrated:
-    """Parameters of activations in 8 bits, and of the same activations in 16 bits."""
+    """Parameters of activations in 8 bits, and of the same activations in 16 bits.
+
+    states: of the states of each recurrent unit, by its index.
+    """
 
     narrow: Mapping[relax.Var, AffineQuantization]
     wide: Mapping[relax.Var, AffineQuantization]
+    states: Mapping[int, tuple[AffineQuantization, ...]]
 
 
 def calibrate(
@@ -76,7 +83,35 @@ def calibrate(
         for var, group in groups.items()
     }
     wide = {group: wide_of_range(r.low, r.high) for group, r in ranges.items()}
-    return Calibrated(narrow=narrow, wide={var: wide[group] for var, group in groups.items()})
+    states = _states(runner, samples, narrow)
+    return Calibrated(narrow=narrow, wide={var: wide[group] for var, group in groups.items()}, states=states)
+
+
+def _states(
+    runner: UnitRunner, samples: Sequence[Sample], narrow: Mapping[relax.Var, AffineQuantization]
+) -> dict[int, tuple[AffineQuantization, ...]]:
+    """Return the parameters of the states of each recurrent unit, in order."""
+    layers = {index: unit.recurrent for index, unit in enumerate(runner.units) if unit.recurrent is not None}
+    ranges = {index: _Range() for index in layers}
+    for sample in samples if layers else ():
+        values: dict[relax.Var, Any] = runner.start(sample)
+        for index, unit in enumerate(runner.units):
+            values[unit.result] = runner.compute(index, values).value
+            if (own := layers.get(index)) is not None:
+                arrays = (array_of(state) for state in own.states)
+                states = [values[s] if a is None else a for s, a in zip(own.states, arrays, strict=True)]
+                ends = wide_range(own, values[own.sequence], states, values[unit.result][-1])
+                ranges[index].widen(np.array(ends))
+            for var in runner.dead_after.get(index, ()):
+                del values[var]
+    return {
+        index: tuple(
+            state_of_range(ranges[index].low, ranges[index].high) if kind == "int16" else narrow[unit.result]
+            for kind in own.cell.states
+        )
+        for index, own in layers.items()
+        for unit in [runner.units[index]]
+    }
 
 
 def choose_range(counts: Array, low: float, high: float) -> AffineQuantization:
@@ -111,17 +146,34 @@ def _groups(units: Sequence[Unit], ties: Sequence[tuple[relax.Var, relax.Var]]) 
             var = above
         return var
 
+    parts = {unit.inputs[0]: list[Unit]() for unit in units if unit.kind == "part"}
+    for unit in units:
+        if unit.kind == "part":
+            parts[unit.inputs[0]].append(unit)
     for unit in units:
         if unit.kind == "float":
             continue
         for var in (*unit.inputs, unit.result):
             root(var)
+        for var in _hidden_states(unit, parts):
+            parent[root(var)] = root(unit.result)
         if unit.keeps_parameters:
             for var in unit.inputs:
                 parent[root(var)] = root(unit.result)
     for one, other in ties:
         parent[root(one)] = root(other)
     return {var: root(var) for var in parent}
+
+
+def _hidden_states(unit: Unit, parts: Mapping[relax.Var, Sequence[Unit]]) -> list[relax.Var]:
+    """Return the values that are the int8 hidden state of a recurrent unit: its input, and parts of its result."""
+    own = unit.recurrent
+    if own is None:
+        return []
+    places = [k for k, kind in enumerate(own.cell.states) if kind == "int8"]
+    given = [state for k in places if isinstance(state := own.states[k], relax.Var)]
+    results = [part for part in parts.get(unit.result, ()) if part.members[0].value.index in (*places, len(own.states))]
+    return [*given, *(part.result for part in results)]
 
 
 def _values(
@@ -132,6 +184,8 @@ def _values(
         for unit, value in zip(runner.units, runner.walk(sample), strict=True):
             if unit.result in wanted and is_float_tensor(unit.result):
                 yield unit.result, value
+            if unit.kind == "recurrent":
+                yield unit.result, value[-1]  # the hidden state of each step
 
 
 def _gives_probabilities(unit: Unit) -> bool:

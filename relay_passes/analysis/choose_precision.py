@@ -68,7 +68,7 @@ def choose(
     reached = output_db(runner, samples, choice)
     if reached >= min_snr_db:
         return choice, []
-    computing = [index for index in sorted(everything.units) if runner.units[index].kind != "move"]
+    computing = [index for index in sorted(everything.units) if runner.units[index].computes]
     alone = {
         index: output_db(
             runner, samples, follow_neighbours(runner, replace(everything, units=frozenset({index})), params)
@@ -97,12 +97,12 @@ def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequenc
     unit.
     """
     units = runner.units
-    computing = {index for index in choice.units if units[index].kind != "move"}
+    computing = {index for index in choice.units if units[index].computes}
     integer, asked = _asked(units, computing)
     inputs = frozenset(param for param in params if param in asked)
     given = {*inputs, *(units[index].result for index in integer)}
     for index, unit in enumerate(units):
-        if unit.kind == "move" and all(var in given for var in unit.inputs):
+        if unit.kind in ("move", "part") and all(var in given for var in unit.inputs):
             integer.add(index)
             given.add(unit.result)
     wide = set(choice.wide & computing)
@@ -238,7 +238,7 @@ def choose_width(
     units = runner.units
     found = [index for index, unit in enumerate(units) if has_wide_form(unit)]
     if activations == "int16":
-        others = [unit for unit in units if unit.kind == "compute" and not has_wide_form(unit)]
+        others = [unit for unit in units if unit.computes and not has_wide_form(unit)]
         reason = "has no integer kernel of 16 bits"
         names = [(unit.name, f"{unit.operator.removeprefix('relax.')} {reason}") for unit in others]
         return ChosenWidth(wide=frozenset(found), reasons=tuple(UnitReason(name=n, reason=r) for n, r in names))

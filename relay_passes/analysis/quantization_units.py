@@ -7,6 +7,8 @@ linear    conv2d, its transpose, or matmul by a constant matrix; with the added 
 compute   an operator that reads a neighbourhood, two combined activations, or a chain of element-wise
           operators on one activation; with relu and clip after two combined activations; with a number that
           scales a product of two activations; with a mask ahead of a softmax
+recurrent a standard layer of LSTM, GRU or RNN, all steps; its result is a tuple
+part      an element of the tuple of a recurrent unit
 move      the same numbers in other positions; the result has the parameters of the inputs
 float     every other operator, computed as in the model
 """
@@ -18,12 +20,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import tvm
 from tvm import relax
 
+from relay_passes.analysis.recurrent_int8 import FloatRecurrent, recurrent_of
 from relay_passes.dataflow import array_of, op_name, operands, static_shape
 from relay_passes.patterns import Dataflow
 
-Kind = Literal["linear", "compute", "move", "float"]
+Kind = Literal["linear", "compute", "recurrent", "part", "move", "float"]
 
 _LINEAR = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
 _MOVES = frozenset(
@@ -51,6 +55,7 @@ class Unit:
     weight, axis: of a linear unit, where axis holds its output channels.
     bias: float32[K], zeros where the model adds none.
     clamps: the number of last members that only clamp.
+    recurrent: the layer of a recurrent unit.
     """
 
     name: str
@@ -61,6 +66,12 @@ class Unit:
     axis: int = 0
     bias: np.ndarray | None = None
     clamps: int = 0
+    recurrent: FloatRecurrent | None = None
+
+    @property
+    def computes(self) -> bool:
+        """True for units whose integer form is a choice; the others follow their neighbours, or are always float."""
+        return self.kind in ("linear", "compute", "recurrent")
 
     @property
     def result(self) -> relax.Var:
@@ -90,18 +101,20 @@ def is_float_tensor(var: relax.Expr) -> bool:
     return isinstance(var.ty, relax.TensorType) and str(var.ty.dtype) == "float32"
 
 
-def units_of(func: relax.Function, elementwise: frozenset[str]) -> list[Unit]:
+def units_of(func: relax.Function, elementwise: frozenset[str], mod: tvm.IRModule | None = None) -> list[Unit]:
     """Return the units of a function of one dataflow block, in order.
 
-    elementwise: operators that the backend computes element by element.
+    elementwise: operators that the backend computes element by element. mod: contains the PrimFuncs that the function
+    calls; None for a function that calls none.
     """
-    return list(_Grouping(func, elementwise).run())
+    return list(_Grouping(func, elementwise, mod or tvm.IRModule()).run())
 
 
 class _Grouping:
-    def __init__(self, func: relax.Function, elementwise: frozenset[str]) -> None:
-        self.flow, self.elementwise = Dataflow(func), elementwise
+    def __init__(self, func: relax.Function, elementwise: frozenset[str], mod: tvm.IRModule) -> None:
+        self.mod, self.flow, self.elementwise = mod, Dataflow(func), elementwise
         self.owned: set[relax.Var] = set()
+        self.tuples: set[relax.Var] = set()
 
     def run(self) -> Iterator[Unit]:
         """Yield the units. A unit stands at the position of its last member, because all its inputs come earlier."""
@@ -117,6 +130,11 @@ class _Grouping:
     def _unit(self, binding: relax.VarBinding, index: int) -> Unit:
         name = op_name(binding.value)
         leaves = _activations(binding)
+        if (layer := recurrent_of(binding.value, self.mod)) is not None:
+            self.tuples.add(binding.var)
+            return replace(_plain("recurrent", [binding]), recurrent=layer)
+        if isinstance(binding.value, relax.TupleGetItem) and binding.value.tuple_value in self.tuples:
+            return _plain("part", [binding])
         if name is None or not leaves or not all(is_float_tensor(value) for value in (*leaves, binding.var)):
             return _plain("float", [binding])
         if name in _LINEAR and (linear := self._linear(binding)) is not None:

@@ -17,6 +17,14 @@ from tvm import relax
 
 from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
+from relay_passes.analysis.recurrent_function import recurrent_function
+from relay_passes.analysis.recurrent_int8 import (
+    IntegerRecurrent,
+    constant_states,
+    quantize_recurrent,
+    result_shapes,
+)
+from relay_passes.analysis.wide_states import NO_WIDE_STATES, WideStates
 from relay_passes.dataflow import build, infer, operands, outputs, static_shape
 from tvm_ext.core.decisions.composites import Symbol
 
@@ -32,6 +40,9 @@ class IntegerChoice:
     activations: parameters of every value that int8 units read or write.
     wide_activations: the same for int16 units.
     linear: integers of the linear units.
+    states: parameters of the states of recurrent units, in order, by the index of the unit. Other units may read the
+    same values with other parameters.
+    wide_states: states of the function that keep the parameters of a recurrent unit.
     inputs: parameters of the function that arrive as integers.
     wide, wide_inputs: the units and inputs whose activations have 16 bits.
     """
@@ -39,6 +50,8 @@ class IntegerChoice:
     units: frozenset[int] = frozenset()
     activations: Mapping[relax.Var, AffineQuantization] = field(default_factory=dict)
     linear: Mapping[int, LinearInt8] = field(default_factory=dict)
+    states: Mapping[int, tuple[AffineQuantization, ...]] = field(default_factory=dict)
+    wide_states: WideStates = NO_WIDE_STATES
     inputs: frozenset[relax.Var] = frozenset()
     wide: frozenset[int] = frozenset()
     wide_inputs: frozenset[relax.Var] = frozenset()
@@ -46,11 +59,21 @@ class IntegerChoice:
 
     def parameters(self, index: int, var: relax.Var) -> AffineQuantization:
         """Return the parameters with which unit `index` reads or writes a value."""
-        return (self.wide_activations if index in self.wide else self.activations)[var]
+        own = self.wide_states.moves.get(index)
+        return own or (self.wide_activations if index in self.wide else self.activations)[var]
 
     def input_parameters(self, param: relax.Var) -> AffineQuantization:
         """Return the parameters with which an integer input arrives."""
-        return (self.wide_activations if param in self.wide_inputs else self.activations)[param]
+        own = self.wide_states.params.get(param)
+        return own or (self.wide_activations if param in self.wide_inputs else self.activations)[param]
+
+    def recurrent(self, index: int, unit: Unit) -> IntegerRecurrent | None:
+        """Return the integer form of a recurrent unit, or None if it has none."""
+        own = unit.recurrent
+        assert own is not None, "a recurrent unit has a layer"
+        return quantize_recurrent(
+            own, self.activations[own.sequence], self.states[index], self.activations[unit.result]
+        )
 
 
 FLOAT = IntegerChoice()
@@ -84,11 +107,15 @@ class UnitRunner:
         computing = (index for index, unit in enumerate(units) if isinstance(unit.members[0].value, relax.Call))
         self.functions = {index: machine[_name(index)] for index in computing}
         self.operands: dict[tuple[int, int], tuple[Any, Array]] = {}
+        self.layers: dict[Any, Any] = {}
 
     def compute(self, index: int, values: Mapping[relax.Var, Any], choice: IntegerChoice = FLOAT) -> UnitResult:
         """Compute unit `index` from the values it reads."""
         unit = self.units[index]
         rounds = index in choice.units
+        if rounds and unit.kind == "recurrent" and (layer := choice.recurrent(index, unit)) is not None:
+            return UnitResult(value=self._in_integers(unit, layer, values))
+        rounds = rounds and unit.kind not in ("recurrent", "part")
         read = [choice.parameters(index, var).rounded(values[var]) if rounds else values[var] for var in unit.inputs]
         if not isinstance(unit.members[0].value, relax.Call):
             return UnitResult(value=_select(unit.members[0].value, values))
@@ -104,6 +131,26 @@ class UnitRunner:
             before = value
         kept = choice.parameters(index, unit.result).rounded(value) if rounds else value
         return UnitResult(value=kept, before_clamps=before)
+
+    def _in_integers(self, unit: Unit, made: IntegerRecurrent, values: Mapping[relax.Var, Any]) -> list[Array]:
+        """Return the results of a recurrent layer on integers, as real numbers."""
+        own = unit.recurrent
+        assert own is not None, "a recurrent unit has a layer"
+        known = zip(constant_states(own, made), own.states, made.states, strict=True)
+        states = [kind.quantize(values[var]) if array is None else array for array, var, kind in known]
+        kinds = [*made.states, made.output]
+        results = [np.empty(shape, kind.dtype) for shape, kind in zip(result_shapes(own), kinds, strict=True)]
+        key = unit.result, made.sequence, made.states, made.output
+        if key not in self.layers:
+            function = recurrent_function(made.layer, *static_shape(own.sequence), own.units)
+            built = tvm.compile(Symbol(name="layer").write(function), target="llvm")
+            self.layers[key] = built["layer"]
+        tensors = [*map(_to_tvm, (*states, made.sequence.quantize(values[own.sequence]), *made.constants, *results))]
+        self.layers[key](*tensors)
+        return [
+            kind.dequantize(tensor.numpy())
+            for kind, tensor in zip(kinds, tensors[len(tensors) - len(kinds) :], strict=True)
+        ]
 
     def _operand(self, index: int, place: int, value: Any) -> Any:
         """Return an operand as a TVM tensor.

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
+from relay_passes.analysis.recurrent_function import recurrent_function
+from relay_passes.analysis.recurrent_int8 import FloatRecurrent, IntegerRecurrent, constant_states, result_shapes
 from relay_passes.analysis.run_units import IntegerChoice, bias_shape, linear_bindings
-from relay_passes.dataflow import build, constant, infer, live, outputs, substitute, with_span
+from relay_passes.dataflow import build, constant, infer, live, outputs, static_shape, substitute, with_span
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Written:
+    """A function in QDQ form.
+
+    functions: PrimFuncs that it calls. inputs, results: parameters of the integers among its parameters and results,
+    and None for the others.
+    """
+
+    function: relax.Function
+    functions: Mapping[tvm.ir.GlobalVar, tirx.PrimFunc]
+    inputs: Sequence[AffineQuantization | None]
+    results: Sequence[AffineQuantization | None]
 
 
 def insert_qdq(
     func: relax.Function, units: list[Unit], choice: IntegerChoice, *, integer_results: bool, num_states: int = 0
-) -> relax.Function:
+) -> Written:
     """Return `func` in QDQ form. An integer value has the name of its float value.
 
     integer_results: whether results of integer units stay integers.
@@ -22,7 +41,14 @@ def insert_qdq(
     Parameters in `choice.inputs` become integers, and a value that is read with another number of bits is converted
     only once.
     """
-    return _Writer(func, units, choice).run(integer_results, num_states)
+    writer = _Writer(func, units, choice)
+    written = writer.run(integer_results, num_states)
+    return Written(
+        function=written,
+        functions=writer.functions,
+        inputs=[choice.input_parameters(param) if param in choice.inputs else None for param in func.params],
+        results=[writer.parameters.get(result) if integer_results else None for result in outputs(func)],
+    )
 
 
 class _Writer:
@@ -30,6 +56,8 @@ class _Writer:
 
     floats, integers: the float form of each value, and its integer forms by type; a value may have both.
     parameters: the quantization with which each integer value was computed.
+    tuples: the results of recurrent units on integers, with the parameters of their elements. functions: that compute
+    them.
     """
 
     def __init__(self, func: relax.Function, units: list[Unit], choice: IntegerChoice) -> None:
@@ -37,8 +65,10 @@ class _Writer:
         self.sequence: list[relax.VarBinding] = []
         self.floats: dict[relax.Var, relax.Expr] = {}
         self.parameters: dict[relax.Var, AffineQuantization] = {}
-        self.integers: dict[tuple[relax.Var, str], relax.Var] = {}
-        self.dequantized: dict[tuple[relax.Var, str], relax.Var] = {}
+        self.integers: dict[tuple[relax.Var, AffineQuantization], relax.Var] = {}
+        self.dequantized: dict[tuple[relax.Var, AffineQuantization], relax.Var] = {}
+        self.tuples: dict[relax.Var, tuple[relax.Var, list[AffineQuantization]]] = {}
+        self.functions: dict[tvm.ir.GlobalVar, tirx.PrimFunc] = {}
 
     def run(self, integer_results: bool, num_states: int) -> relax.Function:
         params = [self._param(param) for param in self.func.params]
@@ -61,7 +91,15 @@ class _Writer:
         return self._know(param, affine, relax.Var(param.name, relax.TensorType(param.ty.shape, affine.dtype)))
 
     def _unit(self, index: int, unit: Unit) -> None:
-        if index not in self.choice.units:
+        if index in self.choice.units and unit.recurrent is not None:
+            made = self.choice.recurrent(index, unit)
+            assert made is not None, "the choice has only layers with an integer form"
+            self._recurrent(unit, unit.recurrent, made)
+        elif unit.kind == "part" and unit.inputs[0] in self.tuples:
+            whole, parameters = self.tuples[unit.inputs[0]]
+            place = unit.members[0].value.index
+            self._know(unit.result, parameters[place], self._bind(unit.result.name, relax.TupleGetItem(whole, place)))
+        elif index not in self.choice.units:
             self._as_it_was(unit)
         elif unit.kind == "move":
             member = unit.members[0]
@@ -91,6 +129,23 @@ class _Writer:
         affine = self.choice.parameters(index, unit.result)
         self._know(unit.result, affine, self._quantize(unit.result, value, affine, unit.members[-1].value.span))
 
+    def _recurrent(self, unit: Unit, own: FloatRecurrent, made: IntegerRecurrent) -> None:
+        """Write the call of a layer on integers."""
+        function = recurrent_function(made.layer, *static_shape(own.sequence), own.units)
+        name = f"{unit.result.name}_int8"
+        var = relax.BlockBuilder().add_func(function, name)
+        self.functions[var] = function
+        states = [
+            constant(array) if array is not None else self._integer(state, parameters)
+            for array, state, parameters in zip(constant_states(own, made), own.states, made.states, strict=True)
+        ]
+        arguments = [*states, self._integer(own.sequence, made.sequence), *map(constant, made.constants)]
+        kinds = [*made.states, made.output]
+        types = [relax.TensorType(s, kind.dtype) for s, kind in zip(result_shapes(own), kinds, strict=True)]
+        call = infer(relax.call_tir(var, relax.Tuple(arguments), types))
+        result = self._bind(unit.result.name, with_span(call, unit.members[0].value.span))
+        self.tuples[unit.result] = result, kinds
+
     def _linear(self, unit: Unit, linear: LinearInt8, data: relax.Expr) -> relax.Var:
         span, name = unit.members[0].value.span, unit.result.name
         weight = self._constant(f"{name}.weight", linear.weight, linear.weight_scale, linear.axis, span)
@@ -110,7 +165,7 @@ class _Writer:
 
     def _know(self, var: relax.Var, affine: AffineQuantization, integers: relax.Var) -> relax.Var:
         """Record a value that is computed as integers."""
-        self.parameters[var], self.integers[var, affine.dtype] = affine, integers
+        self.parameters[var], self.integers[var, affine] = affine, integers
         return integers
 
     def _quantize(
@@ -122,13 +177,13 @@ class _Writer:
         return self._bind(f"{var.name}.{affine.dtype}" if is_other else var.name, with_span(call, span))
 
     def _integer(self, var: relax.Var, affine: AffineQuantization) -> relax.Var:
-        key = var, affine.dtype
+        key = var, affine
         if key not in self.integers:
             self.integers[key] = self._quantize(var, self._float(var), affine)
         return self.integers[key]
 
     def _dequantize(self, var: relax.Var, affine: AffineQuantization) -> relax.Var:
-        key = var, affine.dtype
+        key = var, affine
         if key not in self.dequantized:
             scale, zero_point = _constants(affine)
             call = relax.op.dequantize(self._integer(var, affine), scale, zero_point, out_dtype="float32")
@@ -142,7 +197,7 @@ class _Writer:
         if not isinstance(result, relax.Var):
             return result
         if integer_results and result in self.parameters:
-            return self.integers[result, self.parameters[result].dtype]
+            return self.integers[result, self.parameters[result]]
         return self._float(result)
 
     def _left(self, param: relax.Var, result: relax.Expr) -> relax.Expr:
@@ -153,6 +208,8 @@ class _Writer:
         return self._integer(result, self.choice.input_parameters(param))  # a tie has one scale
 
     def _bind(self, name: str, value: relax.Expr) -> relax.Var:
+        if isinstance(value, relax.TupleGetItem):
+            value = relax.BlockBuilder().normalize(value)
         var = relax.DataflowVar(name, value.ty)
         self.sequence.append(relax.VarBinding(var, value))
         return var

@@ -44,13 +44,14 @@ from relay_passes.analysis.choose_precision import (
     output_db,
 )
 from relay_passes.analysis.correct_biases import correct_biases, spread
-from relay_passes.analysis.int8_parameters import LinearInt8
-from relay_passes.analysis.quantization_units import is_float_tensor, units_of
+from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
+from relay_passes.analysis.quantization_units import Unit, is_float_tensor, units_of
 from relay_passes.analysis.run_units import FLOAT, Array, IntegerChoice, Sample, UnitRunner
+from relay_passes.analysis.wide_states import wide_states
 from relay_passes.dataflow import array_of, bindings, op_name
-from relay_passes.quantization.insert_qdq import insert_qdq
+from relay_passes.quantization.insert_qdq import Written, insert_qdq
 from relay_passes.simplify.expose_gathers import ExposeGathers
-from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, QuantizationMeasured
+from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, PortScales, QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_nodes import ModelState
 
@@ -97,14 +98,14 @@ class QuantizeInt8:
         mod = ExposeGathers()(mod)
         func = mod["main"]
         # 1. Group operators into units, which become integers as a whole, or not at all.
-        units = units_of(func, self.elementwise)
+        units = units_of(func, self.elementwise, mod)
         in_float = impossible(units)
         if in_float and not self.float_allowed:
             raise UnsupportedModel(
                 f"the processor has no FPU, and these operators have no int8 form: {_listed(in_float)}. Replace them "
                 "in the model, or choose a processor with an FPU."
             )
-        if all(unit.kind in ("float", "move") for unit in units):
+        if all(unit.kind in ("float", "move", "part") for unit in units):
             raise UnsupportedModel(
                 "quantize = int8: no float operator of the model has an int8 form; leave the option out."
             )
@@ -121,8 +122,18 @@ class QuantizeInt8:
         params = [param for param in may_be_integers if is_float_tensor(param) and param in calibrated.narrow]
         integer_units = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
         all_eight_bits = IntegerChoice(
-            units=integer_units, activations=calibrated.narrow, wide_activations=calibrated.wide
-        )
+            units=integer_units, activations=calibrated.narrow, wide_activations=calibrated.wide,
+            states=calibrated.states, wide_states=wide_states(units, calibrated.states, ties),
+        )  # fmt: skip
+
+        unfit = _unfit_layers(units, all_eight_bits)
+        if unfit and not self.float_allowed:
+            raise UnsupportedModel(
+                f"the processor has no FPU, and these layers have no int8 form: {_listed(list(unfit.values()))}. Scale "
+                "their inputs or weights down, or choose a processor with an FPU."
+            )
+        in_float += unfit.values()
+        all_eight_bits = replace(all_eight_bits, units=integer_units - unfit.keys())
 
         @cache
         def widened(wide: frozenset[int]) -> IntegerChoice:
@@ -152,8 +163,11 @@ class QuantizeInt8:
         # 7. Write the choice into the module, and the measurements into its attributes.
         measured = measure(runner, samples, choice)
         changed = mod.clone()
-        rewritten = insert_qdq(func, units, choice, integer_results=not self.float_io, num_states=len(steps.states))
-        changed.update_func(mod.get_global_var("main"), rewritten)
+        written = insert_qdq(func, units, choice, integer_results=not self.float_io, num_states=len(steps.states))
+        changed.update_func(mod.get_global_var("main"), written.function)
+        for var, layer in written.functions.items():
+            changed.update_func(var, layer)
+        changed = _with_port_scales(changed, written)
         initial_states = _begun(func, steps.states, choice)
         report = self._report(runner, choice, measured, in_float, four_bit_units) | _width_report(width)
         if steps.states:
@@ -204,17 +218,16 @@ class QuantizeInt8:
         left: Sequence[UnitReason],
         narrow: frozenset[int],
     ) -> dict[str, Any]:
-        computing = [index for index in measured.db if runner.units[index].kind != "move"]
         return {
             "samples": len(self.samples),
             "operators": [
                 {
                     "name": runner.units[index].name,
-                    "snr_db": measured.db[index],
+                    "snr_db": db,
                     "dtype": _dtype(choice, index),
                     **({"weight_bits": 4} if index in narrow & choice.units else {}),
                 }
-                for index in computing
+                for index, db in _by_operator(runner.units, measured).items()
             ],
             "left_float": [{"name": unit.name, "reason": unit.reason} for unit in left],
             "accuracy_float": self._accuracy(measured.float_guesses),
@@ -226,6 +239,41 @@ class QuantizeInt8:
         if self.labels is None or len(guesses) != len(self.labels):
             return None
         return sum(int(a) == int(b) for a, b in zip(guesses, self.labels, strict=True)) / len(guesses)
+
+
+def _with_port_scales(mod: tvm.IRModule, written: Written) -> tvm.IRModule:
+    """Return the module with the scales of its integer inputs and outputs, which not every reader implies."""
+    names = PortNames.read(mod)
+
+    def of(
+        names: Sequence[str], parameters: Sequence[AffineQuantization | None]
+    ) -> dict[str, tuple[float, int]] | None:
+        known = zip(names, parameters, strict=False)
+        return {name: (one.scale, one.zero_point) for name, one in known if one is not None} or None
+
+    found = PortScales(inputs=of(names.inputs, written.inputs), outputs=of(names.outputs, written.results))
+    return mod if found == PortScales() else found.write(mod)
+
+
+def _by_operator(units: Sequence[Unit], measured: Measured) -> dict[int, float]:
+    """Return the lowest ratio of the results of each unit that computes, by its index."""
+    makers = {unit.result: index for index, unit in enumerate(units)}
+    found: dict[int, float] = {}
+    for index, db in measured.db.items():
+        maker = makers[units[index].inputs[0]] if units[index].kind == "part" else index
+        if units[index].kind != "move":
+            found[maker] = min(db, found.get(maker, db))
+    return found
+
+
+def _unfit_layers(units: Sequence[Unit], choice: IntegerChoice) -> dict[int, UnitReason]:
+    """Return the recurrent units whose integer form does not exist, by their indices, with the reason."""
+    reason = "sums of its products, or the factors of its gates, do not fit 32 bits"
+    return {
+        index: UnitReason(name=unit.name, reason=reason)
+        for index, unit in enumerate(units)
+        if unit.kind == "recurrent" and choice.recurrent(index, unit) is None
+    }
 
 
 def _begun(func: relax.Function, states: Sequence[ModelState], choice: IntegerChoice) -> tuple[ModelState, ...]:

@@ -58,7 +58,8 @@ def test_int8_states_follow_the_float_model(name: str, io_type: str, tmp_path: P
     model, pairs, shapes, width = CASES[name]
     verify = () if name == "gru" else ("host",)  # a minute of its own
     package = quantized(model, pairs, steps(100, **shapes), tmp_path, io_type=io_type, verify=verify)
-    assert set(dtypes(package).values()) == {"int8"} and list(package.inputs) == ["x"]
+    kept = "int16" if name == "gru" else "int8"  # its changes are too small for 8 bits
+    assert set(dtypes(package).values()) == {kept} and list(package.inputs) == ["x"]
     host, report = package.report["verify"]["host"], package.report["quantization"]
     if verify:
         assert host["passed"] and host["elements"] >= 300 and host["own_reading"] is None

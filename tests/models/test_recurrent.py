@@ -1,4 +1,4 @@
-"""Recurrent layers over long sequences run one step in a loop, with the results of other runtimes."""
+"""Recurrent layers run one step in a loop, in float and in integers, with the results of other runtimes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,11 @@ def test_neither_constants_nor_code_grow_with_the_sequence(kind: str, tmp_path: 
 
 @pytest.mark.parametrize("kind", some_of(["GRU"], sweep=["LSTM", "RNN"]))
 def test_unrolled_steps_give_the_same(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, samples = layer(kind, 12), np.random.default_rng(0).standard_normal((12, 1, CHANNELS)).astype(np.float32)
+    """A layer with limits has no kernel: its steps are unrolled or in a loop."""
+    model, samples = (
+        layer(kind, 12, clip=0.7),
+        np.random.default_rng(0).standard_normal((12, 1, CHANNELS)).astype(np.float32),
+    )
     results = []
     for most in (recurrent.MOST_UNROLLED, 0):
         monkeypatch.setattr(recurrent, "MOST_UNROLLED", most)
@@ -106,6 +110,67 @@ def test_unrolled_steps_give_the_same(kind: str, tmp_path: Path, monkeypatch: py
             results.append(session.run({"x": samples}))
     for name, value in results[0].items():
         np.testing.assert_allclose(value, results[1][name], rtol=1e-5, atol=1e-7)
+
+
+def samples(steps: int, count: int = 8) -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(1)
+    return [{"x": random.standard_normal((steps, 1, CHANNELS)).astype(np.float32)} for _ in range(count)]
+
+
+def quantized(path: Path, folder: Path, steps: int, platform: str = "host", **options: Any) -> tvm_ext.Package:
+    return tvm_ext.build(
+        path, platform, folder / "out", BuildOptions(quantize="int8", **options), calibration=samples(steps)
+    )
+
+
+def test_standard_layers_of_any_length_are_one_operator(tmp_path: Path) -> None:
+    for steps in (1, 7):
+        package = tvm_ext.build(
+            saved(layer("LSTM", steps, outputs="_ h"), tmp_path), "host", tmp_path / "out", BuildOptions(verify=())
+        )
+        assert [step["kernel"] for step in package.report["steps"]] == ["recurrent_f32"]
+
+
+INT8 = {
+    "lstm": layer("LSTM", 12),
+    "lstm of both states": layer("LSTM", 5, outputs="y h c", direction="bidirectional"),
+    "gru": layer("GRU", 12, outputs="_ h"),
+    "gru that resets behind": layer("GRU", 12, linear_before_reset=1, direction="reverse"),
+    "rnn": layer("RNN", 12),
+    "rnn with relu": layer("RNN", 12, activations=["Relu"]),
+}
+
+
+@pytest.mark.parametrize("case", some_of(["lstm of both states", "gru"], sweep=sorted(INT8)))
+def test_a_layer_is_quantized_as_a_whole(case: str, tmp_path: Path) -> None:
+    model = INT8[case]
+    steps = model.graph.input[0].type.tensor_type.shape.dim[0].dim_value
+    package = quantized(saved(model, tmp_path), tmp_path, steps)
+    report, host = package.report["quantization"], package.report["verify"]["host"]
+    assert host["passed"] and not host["differing"] and not report["left_float"]
+    assert all(operator["dtype"] == "int8" and operator["snr_db"] > 30 for operator in report["operators"])
+    kernels = [step["kernel"] for step in package.report["steps"]]
+    assert kernels.count("qrecurrent") == (2 if "both" in case else 1)
+
+
+@pytest.mark.board
+def test_a_quantized_gru_needs_no_fpu(tmp_path: Path) -> None:
+    package = quantized(saved(layer("GRU", 6), tmp_path), tmp_path, 6, "cortex_m0plus", verify=("host", "qemu"))
+    assert package.report["verify"]["qemu"]["passed"] and not package.report["verify"]["qemu"]["differing"]
+
+
+def test_a_layer_whose_gates_do_not_fit_stays_float(tmp_path: Path) -> None:
+    """Products of such inputs and weights are beyond 2^18, far from where a gate changes."""
+    model = layer("RNN", 4)
+    for initializer in model.graph.initializer:
+        if initializer.name == "w":
+            values = np.asarray(onnx.numpy_helper.to_array(initializer) * 1e7, np.float32)
+            initializer.CopyFrom(onnx.numpy_helper.from_array(values, "w"))
+    path = saved(model, tmp_path)
+    with pytest.raises(
+        UnsupportedModel, match=r"cell \(sums of its products, or the factors of its gates, do not fit 32"
+    ):
+        quantized(path, tmp_path, 4, "cortex_m0plus", verify=())
 
 
 def test_sequences_of_many_lengths_are_unrolled_up_to_a_limit(tmp_path: Path) -> None:

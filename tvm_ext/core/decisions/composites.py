@@ -130,6 +130,29 @@ class RecurrentLayer(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class IntegerRecurrentLayer(Decision):
+    """Arithmetic of a PrimFunc that is a recurrent layer on integers; empty for all other PrimFuncs.
+
+    cell: a key of `RECURRENT_CELLS`, which describes states and products.
+    The PrimFunc takes the states [B, H], the sequence int8[T, B, C], for each product its weights int8[rows, depth] and
+    its biases int32[rows], then the multipliers int32[R] of all rows, and the table int16[257] of the sigmoid. It
+    returns the next states, and the hidden state of each step, int8[T, B, H].
+    left: sums are multiplied by 2^left ahead of their multipliers. state_power: the wide state has units of
+    2^-state_power. hidden_factor: (multiplier, shift) from results, in units of 2^-15 or of the wide state of a GRU, to
+    the int8 hidden state. zero_point: of the hidden state. limit: bound of an LSTM's cell; 0 for none. is_backward: the
+    last element of the sequence is processed first.
+    """
+
+    cell: str = attribute("integer_cell", "")
+    left: int = attribute("integer_left", 0, read=int)
+    state_power: int = attribute("integer_state_power", 0, read=int)
+    hidden_factor: tuple[int, ...] = attribute("integer_hidden_factor", (), read=_ints, write=list)
+    zero_point: int = attribute("integer_zero_point", 0, read=int)
+    limit: int = attribute("integer_limit", 0, read=int)
+    is_backward: bool = attribute("integer_backward", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuantizedLstm(Decision):
     """Arithmetic of a PrimFunc that is TensorFlow Lite's LSTM on integers; empty for all other PrimFuncs.
 

@@ -1,8 +1,9 @@
-"""RNN, GRU and LSTM: short sequences are unrolled, long ones run in a loop.
+"""RNN, GRU and LSTM: a standard layer is one function that runs a step in a loop, which one kernel computes.
 
-In the unrolled form one matmul multiplies the inputs of all steps with their weights, and each operator can be
-quantized. The loop is one function: its size and compile time do not depend on the length of the sequence. A kernel
-computes the loop of a standard layer in float32; plain C computes others, such as those with peepholes.
+The size and compile time of the loop do not depend on the length of the sequence. Layers with peepholes, with limits of
+their gates, with other activations or with another type than float32 have no kernel. They are unrolled if their
+sequence is short: then one matmul multiplies the inputs of all steps with their weights, and each operator can be
+quantized. If it is long, plain C computes the loop.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Attributes = Mapping[str, Any]
 State = tuple[relax.Expr, ...]
 
 MOST_UNROLLED = 32
-"""Longest sequence, in steps, that is unrolled; longer sequences run in a loop."""
+"""Longest sequence, in steps, of a layer without a kernel that is unrolled; longer sequences run in a loop."""
 CELL_LIMIT = "cell_limit"
 """Attribute of an LSTM that ONNX does not have: the cell is clipped to [-limit, limit]; 0 for no limit."""
 _MOST_WITH_LENGTHS = 512
@@ -91,7 +92,7 @@ def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attribut
             _initial(emit, given, index, batch_first, (batch, own.hidden), dtype_name(x))
             for given in inputs[5 : 5 + kind.num_states]
         )
-        in_loop = steps > MOST_UNROLLED and lengths is None
+        in_loop = lengths is None and (bool(own.known_cell) or steps > MOST_UNROLLED)
         output, state = _looped(emit, own, state) if in_loop else _unrolled(emit, own, state, lengths)
         outputs.append(output)
         states.append(state)
@@ -103,11 +104,10 @@ def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attribut
 
 
 def _stacked(emit: Emitter, values: Sequence[relax.Expr], axis: int) -> relax.Expr:
-    """Stack values along a new axis. A single value is reshaped, so that nothing is copied."""
-    if len(values) > 1:
-        return emit.stack(values, axis=axis)
+    """Stack values along a new axis, by operators that move integers as well as floats."""
     shape = static_shape(values[0])
-    return emit.reshaped(values[0], (*shape[:axis], 1, *shape[axis:]))
+    parts = [emit.reshaped(value, (*shape[:axis], 1, *shape[axis:])) for value in values]
+    return emit.concat(parts, axis=axis) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
