@@ -76,6 +76,8 @@ def _chain(mod: tvm.IRModule, flow: Dataflow, last: relax.VarBinding) -> list[li
         if not all(isinstance(binding.var.ty, relax.TensorType) for binding in level):
             return []
         readers = {binding.var for binding in levels[0]} if levels else set[relax.Var]()
+        if not all(isinstance(binding.var.ty, relax.TensorType) for binding in level):
+            return []  # a loop over time has several results
         is_alone = len({static_shape(binding.var) for binding in level}) == 1 and (len(level) == 1 or names is _VIEWS)
         if not is_alone or not all(_computes(mod, binding, names, several=not levels) for binding in level):
             return []
