@@ -11,7 +11,8 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, op_name
 from relay_passes.streams.time_rules import Known, Unruly
-from tvm_ext.core.decisions.composites import QuantizedLstm, RepeatedStep
+from tvm_ext.core.decisions.composites import IntegerRecurrentLayer, QuantizedLstm, RepeatedStep
+from tvm_ext.core.recurrent_cells import RECURRENT_CELLS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,6 +61,11 @@ def repeated_by(call: relax.Expr, functions: Mapping[tvm.ir.GlobalVar, tvm.ir.Ba
     function = functions.get(call.args[0]) if op_name(call) == "relax.call_tir" else None
     if function is None:
         return RepeatedStep()
+    integers = IntegerRecurrentLayer.read(function)
+    if integers.cell:
+        num_states = len(RECURRENT_CELLS[integers.cell].states)
+        count = int(function.params[num_states].ty.shape[0])
+        return RepeatedStep(count=count, num_states=num_states, num_sequences=1, is_backward=integers.is_backward)
     if QuantizedLstm.read(function).factors:
         return RepeatedStep(count=int(function.params[2].ty.shape[0]), num_states=2, num_sequences=1)
     return RepeatedStep.read(function)

@@ -132,3 +132,18 @@ def test_an_int8_lstm_goes_on_as_in_tensorflow_lite(hop: int, tmp_path: Path) ->
                 continue
             (found,) = session.run(part).values()
             np.testing.assert_array_equal(found, outputs[:, end - 12 : end])
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("kind", some_of(["GRU"], sweep=["LSTM", "RNN"]))
+def test_a_layer_that_is_quantized_here_goes_on_in_integers(kind: str, tmp_path: Path) -> None:
+    """A float layer needs about 3,300 instructions per frame."""
+    random = np.random.default_rng(0)
+    samples = [{"x": random.standard_normal((1, CHANNELS, FRAMES)).astype(np.float32)} for _ in range(4)]
+    options = BuildOptions(new_frames={"x": 1}, time_axis={"x": 2}, quantize="int8", verify=("host", "qemu"))
+    package = tvm_ext.build(
+        saved(network(FRAMES, kind), tmp_path), "cortex_m4", tmp_path / "package", options, calibration=samples
+    )
+    verified = package.report["verify"]
+    assert verified["host"]["passed"] and verified["qemu"]["passed"]
+    assert verified["qemu"]["instructions"] < 2_000
