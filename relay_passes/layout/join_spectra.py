@@ -73,8 +73,6 @@ def _chain(mod: tvm.IRModule, flow: Dataflow, last: relax.VarBinding) -> list[li
     levels: list[list[relax.VarBinding]] = []
     level: list[relax.VarBinding] = [last]
     for names in reversed(_STAGES):
-        if not all(isinstance(binding.var.ty, relax.TensorType) for binding in level):
-            return []
         readers = {binding.var for binding in levels[0]} if levels else set[relax.Var]()
         if not all(isinstance(binding.var.ty, relax.TensorType) for binding in level):
             return []  # a loop over time has several results

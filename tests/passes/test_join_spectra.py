@@ -78,3 +78,11 @@ def test_four_composites_become_one(square: str, tmp_path: Path) -> None:
 def test_others_are_left_alone(model: onnx.ModelProto, tmp_path: Path) -> None:
     before = formed(model, tmp_path)
     assert tvm_ffi.structural_equal(JoinSpectra(BACKEND)(before), before)
+
+
+def test_a_composite_of_several_results_is_left_alone(tmp_path: Path) -> None:
+    """A long recurrent layer gives its outputs and its last state at once."""
+    weights = {"w": np.ones((1, 3, 2), np.float32), "r": np.ones((1, 3, 3), np.float32)}
+    layer = NODE("RNN", ["x", "w", "r"], ["y", "last"], hidden_size=3)
+    before = formed(model_of([layer], {"x": (40, 1, 2)}, ["y", "last"], constants=weights), tmp_path)
+    assert tvm_ffi.structural_equal(JoinSpectra(BACKEND)(before), before)
