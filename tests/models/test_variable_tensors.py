@@ -189,19 +189,13 @@ def test_a_state_of_another_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "updated"),
-    [
-        ({}, ["copy", "in place"]),
-        ({"steps": 33}, ["copy", "copy"]),
-        ({"steps": 3, "clip": 0.3}, ["in place", "in place"]),
-        ({"steps": 2, "batch": 2, "time_major": True}, ["in place", "in place"]),
-    ],
+    "options", [{}, {"steps": 33}, {"steps": 3, "clip": 0.3}, {"steps": 2, "batch": 2, "time_major": True}]
 )
-def test_lstm_is_that_of_tflm(options: dict[str, int], updated: list[str], tmp_path: Path) -> None:
+def test_lstm_is_that_of_tflm(options: dict[str, int], tmp_path: Path) -> None:
     package = built(models.lstm(**options), tmp_path)  # type: ignore[arg-type]
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["elements"] >= 400
-    assert updates(package) == updated and list(package.inputs) == ["x"]
+    assert updates(package) == ["in place", "in place"] and list(package.inputs) == ["x"]
 
 
 @pytest.mark.board
