@@ -14,6 +14,7 @@ from codegen_c.tir.legalize import alone
 from codegen_c.tir.repeat import repeat_step, step_of
 from tvm_ext.core.decisions.composites import RepeatedStep, Symbol
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.verification.judge_floats import NOISE_FACTOR
 from tvm_ext.verification.reference_runtimes.float64_runtime import run_reference
 
 COUNT, SIZE = 5, 8
@@ -73,6 +74,35 @@ def test_the_reference_runs_the_step_in_float64() -> None:
     for time in range(COUNT):
         state = state * 0.5 + (sample["x"][time].astype(np.float64) @ sample["w"].astype(np.float64) + offsets)
         np.testing.assert_allclose(found[time], 2 * state, rtol=1e-13, atol=1e-13)
+
+
+def test_the_noise_covers_errors_that_repeat_in_each_step() -> None:
+    """A gate of 1 - 2.5e-8 is 1 in float32 each time: 4,000 steps differ by 4,000 such errors, of one sign."""
+    count, logit = 4000, 17.5
+    builder = relax.BlockBuilder()
+    emit = Emitter(builder)
+    state = relax.Var("h", relax.TensorType((1, SIZE), "float32"))
+    gate = relax.Var("gate", relax.TensorType((1, SIZE), "float32"))
+    with builder.function("main", [state, gate]):
+        with builder.dataflow():
+            results = builder.emit_output(relax.Tuple([emit.multiply(state, emit.sigmoid(gate))]))
+        builder.emit_func_output(results)
+    loop = repeat_step(builder.get()["main"], RepeatedStep(count=count, num_states=1))
+    builder = relax.BlockBuilder()
+    given = [relax.Var(name, relax.TensorType((1, SIZE), "float32")) for name in ("h", "gate")]
+    with builder.function("main", given):
+        with builder.dataflow():
+            function = builder.add_func(loop.function, "loop")
+            arguments = relax.Tuple([*given, *map(relax.const, loop.constants)])
+            output = builder.emit_output(relax.call_tir(function, arguments, [given[0].ty]))
+        builder.emit_func_output(output)
+    sample = {"h": np.linspace(0.5, 1, SIZE, dtype=np.float32)[None], "gate": np.full((1, SIZE), logit, np.float32)}
+    found = run_reference(tvm.ir.save_json(builder.get()), ["y"], [sample], [])
+    exact, noise = found["outputs"][0]["y"], found["noise_outputs"][0]["y"]
+    np.testing.assert_allclose(exact, sample["h"] / (1 + np.exp(-logit)) ** count, rtol=1e-12)
+    drift = np.abs(sample["h"] - exact)
+    assert (drift > 5e-5).all() and (drift < NOISE_FACTOR * noise / 2).all(), "float32 leaves h as it is"
+    assert (noise < 2 * 2.0**-23 * count * sample["h"].max()).all(), "two roundings a step are all there is"
 
 
 def test_the_loop_says_which_step_it_runs() -> None:

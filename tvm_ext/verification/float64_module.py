@@ -70,6 +70,7 @@ class Stop:
     roundoff: rounding error relative to the value's magnitude.
     bound: magnitude below which the rounding error does not get smaller.
     others_bound: the same bound for runtimes other than our C code.
+    step_axes: number of leading axes that are the steps of loops; elements along them are the same value of a step.
     """
 
     symbol: str
@@ -77,6 +78,7 @@ class Stop:
     roundoff: float = 0.0
     bound: float = 0.0
     others_bound: float = 0.0
+    step_axes: int = 0
 
 
 def in_float64(mod: tvm.IRModule, wanted: Sequence[str], prefix: str) -> tuple[tvm.IRModule, list[Stop]]:
@@ -170,7 +172,8 @@ class _Writer:
         """Return the factors of a rounding error for all steps, and its bound if the function has one."""
         shape = static_shape(error.factor)
         ones = self._bind("ones", relax.op.ones(shape if error.is_shared else (count, *shape), "float64"))
-        factor = self._called(ones, Stop(symbol="", name="", roundoff=error.roundoff))
+        step_axes = error.step_axes + (not error.is_shared)
+        factor = self._called(ones, Stop(symbol="", name="", roundoff=error.roundoff, step_axes=step_axes))
         if error.bound is None:
             return factor, None
         zero = self._bind("zero", relax.op.zeros((), "float64"))
@@ -265,12 +268,14 @@ class _StepError:
     factor: 1 plus the relative error, of the value's type.
     bound: scalar, the magnitude below which the error does not get smaller; None for an error without bound.
     is_shared: all steps have the same error, because errors of each step would take too many bytes.
+    step_axes: number of leading axes of the factor that are steps of loops inside the step.
     roundoff, c_bound, others_bound: as in `Stop`.
     """
 
     factor: relax.Var
     bound: relax.Var | None
     is_shared: bool
+    step_axes: int
     roundoff: float
     c_bound: float
     others_bound: float
@@ -297,7 +302,9 @@ class _StepWriter(_Writer):
     def _errors(self, error: _StepError, count: int) -> tuple[relax.Var, relax.Var | None]:
         """Return the factors and the bound of an error in a loop inside this step, which are parameters of the step."""
         shape = static_shape(error.factor)
-        return self._added(error, shape if error.is_shared else (count, *shape))
+        if error.is_shared:
+            return self._added(error, shape)
+        return self._added(replace(error, step_axes=error.step_axes + 1), (count, *shape))
 
     def _added(self, error: _StepError, shape: tuple[int, ...]) -> tuple[relax.Var, relax.Var | None]:
         """Return new parameters of the step for an error whose factors have the given shape."""
@@ -314,8 +321,9 @@ class _StepWriter(_Writer):
             return var
         c_bound, others_bound = _bounds(operator)
         error = _StepError(
-            factor=var, bound=None, is_shared=False, roundoff=roundoff, c_bound=c_bound, others_bound=others_bound
-        )
+            factor=var, bound=None, is_shared=False, step_axes=0,
+            roundoff=roundoff, c_bound=c_bound, others_bound=others_bound,
+        )  # fmt: skip
         factor, bound = self._added(error, static_shape(var))
         size = self._bind("size", infer(relax.op.abs(var)))
         size = size if bound is None else self._bind("size", infer(relax.op.maximum(size, bound)))
