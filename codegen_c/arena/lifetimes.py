@@ -160,7 +160,7 @@ def _first_values(spans: Iterable[tuple[int, int, int]], begin: int, end: int) -
     following = list(range(end - begin + 1))  # the next step without a value, as far as it is known
 
     def free(index: int) -> int:
-        path = []
+        path: list[int] = []
         while following[index] != index:
             path.append(index)
             index = following[index]

@@ -51,8 +51,9 @@ class Bands:
     def of(cls, matrix: Array) -> Self:
         filled = matrix != 0
         begin = filled.argmax(axis=1)
-        length = np.where(filled.any(axis=1), matrix.shape[1] - filled[:, ::-1].argmax(axis=1) - begin, 0)
-        inside = (np.arange(matrix.shape[1]) - begin[:, np.newaxis]) % matrix.shape[1] < length[:, np.newaxis]
+        columns = int(matrix.shape[1])
+        length = np.where(filled.any(axis=1), columns - filled[:, ::-1].argmax(axis=1) - begin, 0)
+        inside = (np.arange(columns) - begin[:, np.newaxis]) % columns < length[:, np.newaxis]
         ranges = np.stack([begin, length], axis=1).astype(np.uint16)
         return cls(ranges=ranges.reshape(-1), weights=np.ascontiguousarray(matrix[inside]))
 

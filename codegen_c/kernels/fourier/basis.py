@@ -111,7 +111,7 @@ def _verified(
     real: Array, imaginary: Array | None, order: RowOrder, length: int, begin: int, is_conjugate: bool
 ) -> FourierBasis | None:
     """Return the basis if each entry is within the tolerance; None otherwise."""
-    samples, end = real.shape[1], begin + len(real)
+    samples, end = int(real.shape[1]), begin + len(real)
     if not max(SHORTEST, samples) <= length <= LONGEST or end > length:
         return None
     turns = np.arange(begin, end)[:, np.newaxis] * np.arange(samples) % length

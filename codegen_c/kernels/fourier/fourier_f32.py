@@ -237,8 +237,8 @@ def _of_signal(kernel: Kernel, operator: Conv2d, stored: StoredRows, *, powers: 
         kept = (ring.stored_text, ring.shift_text or "0") if ring else (str(extent), "0")
         frame = f"tvm_ext_frame_f32({signal}, copy, {begin}, {samples}, {extent}, {', '.join(kept)})"
     else:
-        place = f"{times('n', extent)} + {begin}" if images > 1 else begin
-        frame = f"&input[{place}]"
+        first = f"{times('n', extent)} + {begin}" if images > 1 else begin
+        frame = f"&input[{first}]"
     pitch = stored.pitch or operator.output.shape[3]
 
     def place(index: int | None, width: int, row_width: int) -> str:
@@ -317,14 +317,15 @@ def _of_vectors(kernel: Kernel, operator: Dense, *, powers: bool = False) -> Imp
 
 
 def _columns(operator: ConstantMatmul, target: Target, stored: StoredRows) -> Implementation:
-    assert isinstance(operator.product, Matmul), "constraints have tested it"
-    (basis, tables), finish = _known(operator), Finish(program=operator.product.finish)
-    rows, samples, columns = operator.product.shape.rows, len(basis.window), operator.product.shape.columns
+    product = operator.product
+    assert isinstance(product, Matmul), "constraints have tested it"
+    (basis, tables), finish = _known(operator), Finish(program=product.finish)
+    rows, samples, columns = product.shape.rows, len(basis.window), product.shape.columns
 
     def reference(inputs: list[Array]) -> list[Array]:
         frames = np.ascontiguousarray(inputs[0].reshape(samples, columns).T)
         result = np.ascontiguousarray(_rows_of(basis, frames).T).reshape(operator.output.shape)
-        return [operator.product.finish.run(result, [operator.first, *inputs])]
+        return [product.finish.run(result, [operator.first, *inputs])]
 
     lines = [
         "const float *const samples = &input[column];",

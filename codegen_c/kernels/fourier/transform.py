@@ -15,6 +15,7 @@ import numpy as np
 from codegen_c.kernels.fourier.basis import FourierBasis
 
 Array = np.ndarray
+ComplexArray = np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
 RADICES = (4, 2, 3, 5)
 """Factors that steps take out of the length, in this order."""
 NAMES = {2: "two", 3: "three", 4: "four", 5: "five"}
@@ -96,16 +97,16 @@ def _reversed_digits(radices: tuple[int, ...]) -> Array:
 
 
 def _turns(radices: tuple[int, ...]) -> Array:
-    found = []
+    found: list[ComplexArray] = []
     part = radices[0]
     for radix in radices[1:]:
-        powers = np.arange(1, part)[:, np.newaxis] * np.arange(1, radix)
+        powers: Array = np.arange(1, part)[:, np.newaxis] * np.arange(1, radix)
         found.append(np.exp(-2j * np.pi / (radix * part) * powers).reshape(-1))
         part *= radix
     return _pairs(np.concatenate(found))
 
 
-def _pairs(numbers: Array) -> Array:
+def _pairs(numbers: ComplexArray) -> Array:
     return np.stack([numbers.real, numbers.imag], axis=-1).astype(np.float32).reshape(-1)
 
 

@@ -15,9 +15,7 @@ import numpy as np
 from codegen_c.kernels.contract import Implementation, Parameter, Target
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.layer import apart
-from codegen_c.operators.kinds import Operator
-
-Array = np.ndarray
+from codegen_c.operators.kinds import Array, Operator
 
 BIAS = "bias"
 """Name of the constant of a float dense kernel with which its sums start, one float for each output channel."""

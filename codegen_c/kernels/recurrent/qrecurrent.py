@@ -8,6 +8,7 @@ gates and states with one rounding for each result. The code and the constants d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -192,7 +193,7 @@ def _reads_table(operator: QRecurrent) -> bool:
     return operator.layer.cell != "rnn_relu"
 
 
-def _is_stored(initial: Array | None) -> bool:
+def _is_stored(initial: Array | None) -> TypeGuard[Array]:
     """True for an initial state that needs a constant: one number in all units is written by the code."""
     return initial is not None and bool(np.any(initial != initial.reshape(-1)[0]))
 

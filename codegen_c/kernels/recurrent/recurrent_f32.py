@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -281,7 +282,7 @@ def _next_states(operator: Recurrent) -> tuple[tuple[int, int], ...]:
     return tuple(enumerate(outputs))
 
 
-def _is_stored(initial: Array | None) -> bool:
+def _is_stored(initial: Array | None) -> TypeGuard[Array]:
     """True for an initial state that needs a constant: zeros are written by the code."""
     return initial is not None and bool(np.any(initial))
 

@@ -42,8 +42,9 @@ class _CompiledTemplates(jinja2.BytecodeCache):
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
         """Return the path of a template's entry; empty for a template that is no file."""
-        is_file = filename is not None and os.path.isfile(filename)
-        return cache_from_source(filename, optimization="jinja") if is_file else ""
+        if filename is None or not os.path.isfile(filename):
+            return ""
+        return cache_from_source(filename, optimization="jinja")
 
     def load_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError, ValueError, EOFError, TypeError):
