@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
+from tvm import relax, transform
 from tvm.relax.frontend.onnx import onnx_frontend
 
 import tvm_ext
+from relay_passes.dataflow import bindings, constant, infer, rebuild, with_main
 from tests.support.tflite_models import Network
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions
+from tvm_ext.compilation import stages
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.report.tables import report_tables
 from tvm_ext.verification.reference_runtimes.ask import run_module
@@ -129,3 +133,27 @@ def test_a_tflite_file_quantized_here_rounds_once(tmp_path: Path) -> None:
     assert package.interface.rounding == "onnx" == package.report["model"]["rounding"]
     assert package.report["verify"]["host"]["differing"] == 0
     assert {step["kernel"] for step in package.report["steps"]} == {"qdense_dsp", "qaffine_i8"}
+
+
+@pytest.mark.parametrize("is_file", [True, False], ids=["file", "module"])
+def test_a_float_model_that_a_pass_rewrites_wrongly_is_refused(
+    is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong layout of 0.63 passed in silence, because only the loaded and the quantized module were compared."""
+
+    @transform.module_pass(opt_level=0, name="Wrong")
+    def wrong(mod: tvm.IRModule, _context: transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        *steps, last = bindings(main)
+        x, weights = last.value.args
+        changed = infer(relax.op.matmul(x, constant(weights.value.numpy() * np.float32(1.05))))
+        return with_main(mod, rebuild(main, [*steps, relax.VarBinding(last.var, changed)]))
+
+    real = stages.attention
+    monkeypatch.setattr(stages, "attention", lambda: [*real(), wrong])
+    module = tvm_ext.load(network(tmp_path / "small.onnx"))
+    if not is_file:
+        module = ModelOrigin().write(module)
+    message = "read the float model in the file differently" if is_file else "passes of tvm_ext change the outputs"
+    with pytest.raises(VerificationFailed, match=message):
+        tvm_ext.build(module, "host", tmp_path / "out", INT8, calibration=calibration())

@@ -14,7 +14,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.kernels.measurements import UNMEASURED
 from tvm_ext.compilation.model_forms import calibration_of
 from tvm_ext.compilation.pipeline import compiler_of
-from tvm_ext.compilation.stages import streaming
+from tvm_ext.compilation.stages import ahead_of_quantizing, streaming
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import NotReady, VerificationFailed
 from tvm_ext.core.options import BuildOptions
@@ -31,7 +31,14 @@ from tvm_ext.verification.account import sources
 from tvm_ext.verification.drawn_samples import DRAWN_PER_JUDGED, NUM_JUDGED, DrawnSamples, draw_samples, is_exact
 from tvm_ext.verification.input_ranges import Range, input_ranges, random_inputs
 from tvm_ext.verification.judge_floats import Evaluation
-from tvm_ext.verification.reading import CheckedReading, FormComparison, beside_float, check_reading, samples_to_read
+from tvm_ext.verification.reading import (
+    CheckedReading,
+    FormComparison,
+    beside_float,
+    check_reading,
+    check_rewritten,
+    samples_to_read,
+)
 from tvm_ext.verification.reference_runtimes.ask import QUANTIZED_HERE, ask, evaluate
 from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
@@ -160,7 +167,9 @@ def make_subject(
         data = calibration_of(loaded, platform, options, calibration)
         assert data is not None, "the options ask for it"
         with stage(progress, "comparing the float model with its own runtime"):
-            reading = check_reading(loaded, samples_to_read(data), options.name or ModelOrigin.read(loaded).name)
+            name = options.name or ModelOrigin.read(loaded).name
+            reading = check_reading(loaded, samples_to_read(data), name)
+            check_rewritten(tvm.transform.Sequential(ahead_of_quantizing())(loaded), reading, name)
     compiling = "compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C"
     compiler, tuning = compiler_of(mod, platform, options, calibration, services), None
     with stage(progress, compiling):

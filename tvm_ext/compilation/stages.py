@@ -97,18 +97,19 @@ def quantizing(
     packs_depthwise = instruction_set_of(platform.processor).packs_depthwise
     bits = WeightBits(weights=options.weights, saved_bytes=saved_bytes, packs_depthwise=packs_depthwise)
     return [
-        FoldConstants(),
-        TurnTransposed(),
-        FoldBatchNorm(),
-        FoldPads(),
-        JoinWrites(),
-        OrientSequences(),
-        *attention(),
+        *ahead_of_quantizing(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
             min_snr_db=options.min_snr_db, bits=bits, activations=options.activations,
         ),
+    ]  # fmt: skip
+
+
+def ahead_of_quantizing() -> list[tvm.transform.Pass]:
+    """Return the passes that rewrite a float module ahead of its quantization."""
+    return [
+        FoldConstants(), TurnTransposed(), FoldBatchNorm(), FoldPads(), JoinWrites(), OrientSequences(), *attention(),
     ]  # fmt: skip
 
 

@@ -59,12 +59,14 @@ class FormComparison:
 class CheckedReading:
     """Result of the comparison of a float module with the file's runtime.
 
-    samples: inputs of the comparison. reported: the runtime's results for them.
+    samples: inputs of the comparison. reported: the runtime's results for them. is_own: True if no other runtime takes
+    the model, so that TVM ran the module.
     """
 
     samples: Sequence[Sample]
     reported: ReferenceResult
     comparison: FormComparison
+    is_own: bool = False
 
 
 def samples_to_read(data: Calibration) -> list[Sample]:
@@ -112,6 +114,26 @@ def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> Ch
     )
 
 
+def check_rewritten(mod: tvm.IRModule, reading: CheckedReading, name: str) -> None:
+    """Compare a float module that passes rewrote ahead of its quantization with the file's runtime.
+
+    The quantized module is compared with the C code, and its distance from the float model has no exact limit, so
+    nothing else would find a pass that rewrites the float model wrongly. Raises VerificationFailed.
+    """
+    # Without another runtime there is no evaluation in float64 below, so rounding has more room here.
+    tolerance = 10 * FLOAT_TOLERANCE if reading.is_own else FLOAT_TOLERANCE
+    found = compare(run_module(mod, reading.samples), reading.reported.outputs, tolerance=tolerance)
+    if found.passed:
+        return
+    if not reading.is_own:
+        check_reading(mod, reading.samples, name)  # its tolerances follow from an evaluation in float64
+        return
+    raise VerificationFailed(
+        f"{name}: passes of tvm_ext change the outputs of the float model by {found.max_abs_error:g} ahead of its "
+        "quantization. Please report it with the file; --verify none builds the package anyway, marked as not verified."
+    )
+
+
 def _loosened(known: KnownTensor) -> KnownTensor:
     """Return known values with tolerances of rounding plus 1e-4 of the channel's magnitude around float64.
 
@@ -129,7 +151,7 @@ def _own_reading(mod: tvm.IRModule, samples: Sequence[Sample], reported: Referen
         form="the float module" if is_module else "the float model, as it was read", against=reported.runtime,
         samples=len(samples), own_reading=why, max_abs_error=0.0,
     )  # fmt: skip
-    return CheckedReading(samples=samples, reported=reported, comparison=form)
+    return CheckedReading(samples=samples, reported=reported, comparison=form, is_own=True)
 
 
 def _integers_differ(reported: Sequence[Sample], exact: Sequence[Sample]) -> bool:
