@@ -7,6 +7,8 @@ are never computed; where an operator pads, it reads them as padding, and they a
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from tvm import relax
 
@@ -87,7 +89,11 @@ class FirstRows:
         steps = {time.step for time in self._times.over.values()}
         possible = [hop for hop in range(1, frames + 1) if not frames % hop and not any(hop % step for step in steps)]
         if self._hop not in possible:
-            numbers = ", ".join(map(str, possible)) or "no number"
+            step = math.lcm(*steps)
+            numbers = ", ".join(map(str, possible)) or (
+                f"none is. Export the model with a window of a multiple of {step} frames, such as "
+                f"{-(-frames // step) * step}, or leave new_frames out for the model to take the window whole"
+            )
             raise BadOptions(
                 f"new_frames {self._input.name}={self._hop}: the states of recurrent layers go on from run to run, so "
                 f"the number of new frames divides the window of {frames} frames and is a multiple of all strides over "

@@ -20,7 +20,7 @@ from tests.support.packages import HOST_ONLY
 from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.verification.judge_floats import KnownTensor, judged, tolerances
+from tvm_ext.verification.judge_floats import KnownTensor, judged, judged_unevaluated, tolerances
 from tvm_ext.verification.reference_runtimes import float64_runtime
 from tvm_ext.verification.reference_runtimes.ask import OtherMode, ask_modes
 from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
@@ -207,6 +207,13 @@ def test_who_is_off_is_said(
 ) -> None:
     verdict = judged(np.float32(got), _known(reported, exact, 0.01, stressed=stressed))
     assert (verdict.passed, verdict.cause) == (passes, cause)
+
+
+def test_no_float64_value_is_claimed_for_a_sample_without_one() -> None:
+    known = _known([1.0] * 4, [1.0] * 4, 0.01)
+    verdict = judged_unevaluated(np.full(4, 3, np.float32), np.ones(4, np.float32), [known], 1e-4)
+    assert not verdict.passed and verdict.error == 2
+    assert verdict.sentence("output y", "onnxruntime").endswith("because this one was not evaluated in float64")
 
 
 def test_tolerances_grow_with_noise_and_with_the_channel() -> None:

@@ -103,6 +103,11 @@ def test_a_run_computes_new_rows_only(tmp_path: Path) -> None:
         (network(40), 3, r"divides the window of 40 frames and is a multiple of .*: 1, 2, 4, 5, 8, 10, 20, 40\."),
         (network(80, stride=2, ahead=1), 1, r"is a multiple of all strides over time: 2, 4, 8, 10, 16, 20, 40, 80\."),
         (
+            network(33, stride=2, ahead=2),
+            2,
+            r"over time: none is\. Export the model with a window of a multiple of 2 frames, such as 34, or leave",
+        ),
+        (
             network(40, ahead=0),
             4,
             r"cell0 \(call_tir\) would begin with 2 rows that are not complete, in runs of 4",
