@@ -136,7 +136,8 @@ def evaluate_by_tvm(call: relax.Call) -> relax.Expr | None:
     Return None where an operand is not constant or the result is not one tensor.
     """
     tensors = [leaf for leaf in operands(call) if isinstance(leaf.ty, relax.TensorType)]
-    if op_name(call) is None or not tensors or any(array_of(leaf) is None for leaf in tensors):
+    is_known = all(array_of(leaf) is not None for leaf in tensors) if tensors else _is_short_range(call)
+    if op_name(call) is None or not is_known:
         return None
     if not isinstance(call.ty, relax.TensorType):
         return None
@@ -149,6 +150,13 @@ def evaluate_by_tvm(call: relax.Call) -> relax.Expr | None:
     result = relax.transform.CanonicalizeBindings()(mod)["main"].body
     result = result.body if isinstance(result, relax.SeqExpr) else result
     return result if array_of(result) is not None else None
+
+
+def _is_short_range(call: relax.Call) -> bool:
+    """Return True for a range of floats, of which windows and positions are computed."""
+    if op_name(call) != "relax.arange" or not _is_static(call.ty):
+        return False
+    return static_shape(call)[0] * np.dtype(str(call.ty.dtype)).itemsize <= _MAX_BYTES
 
 
 def _is_static(ty: relax.Type) -> bool:

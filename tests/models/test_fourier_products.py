@@ -103,6 +103,13 @@ def test_a_window_that_is_an_input_multiplies_the_frames(tmp_path: Path) -> None
     assert "fourier_vectors_f32" in [step["kernel"] for step in _built(model, tmp_path).report["steps"]]
 
 
+def test_a_real_signal_of_rank_2(tmp_path: Path) -> None:
+    """As PyTorch's exporter writes it, and onnxruntime takes it."""
+    constants = {"n": np.int64(LENGTH), "step": np.int64(20), "w": np.hanning(LENGTH).astype(np.float32)}
+    model = model_of([NODE("STFT", ["x", "step", "w", "n"], ["y"])], {"x": (2, 264)}, ["y"], constants)
+    assert [step["kernel"] for step in _built(model, tmp_path).report["steps"]] == ["fourier_frames_f32"]
+
+
 def test_few_frequencies_remain_a_product(tmp_path: Path) -> None:
     few = model_of([NODE("MatMul", ["x", "w"], ["y"])], {"x": (6, LENGTH)}, ["y"], {"w": matrix(2).T.copy()})
     assert [step["kernel"] for step in _built(few, tmp_path).report["steps"]] == ["dense_f32"]

@@ -52,11 +52,43 @@ def of_columns(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
     return torch.fft.rfft(x, dim=0).abs()
 
 
+def frames_of_whisper(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+    """A signal without an axis of batches, and all frames but the last one."""
+    return stft(x, window)[..., :-1].abs() ** 2
+
+
+def moved(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+    spectrum = stft(x, window)[:, 1:-2:3].transpose(1, 2)
+    return torch.cat([spectrum[0].unsqueeze(1).squeeze(1).abs(), torch.view_as_real(spectrum[-1])[..., 1]], -1)
+
+
+def angles(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+    return stft(x, window, center=False).angle()
+
+
+def of_a_window_made_inside(x: torch.Tensor, _window: torch.Tensor) -> torch.Tensor:
+    return (
+        stft(x, torch.hann_window(LENGTH), center=False).abs()
+        + stft(x, torch.kaiser_window(LENGTH), center=False).abs()
+    )
+
+
+def of_scaled_frames(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+    """A factor for all samples is no window."""
+    return torch.fft.rfft(x.unfold(-1, LENGTH, STRIDE) * window[1:2]).abs()
+
+
 CASES = {
     "magnitudes": (magnitudes, (2, 264), "fourier_powers_f32"),
     "powers of centered frames": (powers_of_centered_frames, (1, 264), "fourier_frames_f32"),
     "both sides": (both_sides, (1, 264), "fourier_frames_f32"),
     "vectors": (of_vectors, (3, LENGTH), "fourier_vectors_f32"),
+    "frames of Whisper": (frames_of_whisper, (264,), "fourier_powers_f32"),
+    "moved": (moved, (2, 264), "fourier_frames_f32"),
+    "angles": (angles, (1, 264), "fourier_frames_f32"),
+    "a window that is made inside": (of_a_window_made_inside, (1, 264), "fourier_powers_f32"),
+    "scaled frames": (of_scaled_frames, (1, 264), "fourier_powers_f32"),
+    "a vector": (lambda x, w: torch.fft.rfft(x * w).abs(), (LENGTH,), "fourier_powers_f32"),
     "columns": (of_columns, (LENGTH, 5), "fourier_"),
 }
 
@@ -74,6 +106,16 @@ def test_windows_of_a_middle_axis(tmp_path: Path) -> None:
 def test_operators_on_complex_numbers_are_listed(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"mul\.Tensor of complex numbers, 1 times"):
         built(lambda x, w: (stft(x, w, center=False) * 2).abs(), (1, 264), tmp_path)
+
+
+def test_angles_of_real_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=r"angles of real numbers; export comparisons"):
+        built(lambda x, _: x.angle(), (4,), tmp_path)
+
+
+def test_windows_that_are_too_long_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=r"a window of 16,777,217 elements"):
+        built(lambda x, _: x + torch.hamming_window((1 << 24) + 1)[0], (4,), tmp_path)
 
 
 def test_transforms_of_several_axes_are_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Converters of torch.stft and torch.fft.rfft: real Fourier transforms, and operators on their complex results.
 
-A complex tensor is a float tensor with one more axis, of its real and imaginary part. Only the operators in
-`ON_COMPLEX` take such tensors.
+A complex tensor is a float tensor with one more axis, of its real and imaginary part, which is the last one. Only the
+operators in `ON_COMPLEX` take such tensors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.dataflow import constant, static_shape
+from tvm_ext.frontends.pytorch import operators
 from tvm_ext.frontends.pytorch.operators import Converter, arguments_of
 from tvm_ext.frontends.refusals import Refused
 
@@ -50,6 +51,7 @@ def _transform(node: Any, importer: Any) -> relax.Expr:
         return _of_frames(frames, matrix, importer)
     order = [index for index in range(rank) if index != axis]
     moved = x if axis == rank - 1 else emit(relax.op.permute_dims(x, [*order, axis]))
+    moved = moved if rank > 1 else emit(relax.op.reshape(x, (1, size)))  # a dense layer multiplies rows
     product = emit(relax.op.matmul(moved, constant(matrix)))
     pairs = emit(relax.op.reshape(product, [*(shape[index] for index in order), bins, 2]))
     back = [*order, axis]
@@ -71,7 +73,8 @@ def _frames(node: Any) -> tuple[Any, Any] | None:
         windows, factors = node, None
     elif _is(node, "mul.Tensor") and all(hasattr(argument, "op") for argument in node.args):
         windows, factors = node.args if _is(node.args[0], "unfold.default") else reversed(node.args)
-        if not _is(windows, "unfold.default") or not _is_constant(factors) or factors.meta["val"].dim() != 1:
+        is_window = _is_constant(factors) and factors.meta["val"].shape == node.meta["val"].shape[-1:]
+        if not _is(windows, "unfold.default") or not is_window:
             return None
     else:
         return None
@@ -107,34 +110,95 @@ def _of_frames(frames: tuple[Any, Any], matrix: np.ndarray, importer: Any) -> re
     return emit(relax.op.reshape(last, [*batch, static_shape(found)[2], results // 2, 2]))
 
 
+def _window(node: Any, importer: Any) -> relax.Expr:
+    """Convert a window of constant length, which torch computes here."""
+    if math.prod(node.meta["val"].shape) > _MOST_ELEMENTS:
+        raise Refused(f"a window of {math.prod(node.meta['val'].shape):,} elements")
+    return constant(node.target(*node.args, **node.kwargs).numpy())
+
+
 def _parts(node: Any, importer: Any) -> relax.Expr:
     """Convert a view of complex numbers as real and imaginary parts, which they are here."""
     return importer.env[arguments_of(node)["self"]]
 
 
-def _permuted(node: Any, importer: Any) -> relax.Expr:
-    """Convert a permutation of axes, after which the axis of real and imaginary parts of a complex tensor remains."""
+def _as_in_torch(node: Any, importer: Any, x: relax.Expr) -> relax.Expr:
+    """Return x in the shape of the node's result, with the axes of x that come after those of its operand."""
+    source, shape = arguments_of(node)["self"].meta["val"], node.meta["val"].shape
+    more = static_shape(x)[source.dim() :]
+    return importer.block_builder.emit(relax.op.reshape(x, [*map(int, shape), *more]))
+
+
+def _permuted(node: Any, importer: Any, x: relax.Expr) -> relax.Expr:
     given = arguments_of(node)
-    rank, parts = len(given["dims"]), [len(given["dims"])] if is_complex(given["self"]) else []
+    rank = len(given["dims"])
     axes = [axis % rank for axis in given["dims"]]
-    return importer.block_builder.emit(relax.op.permute_dims(importer.env[given["self"]], [*axes, *parts]))
+    return importer.block_builder.emit(relax.op.permute_dims(x, [*axes, *range(rank, len(static_shape(x)))]))
 
 
-def _magnitude(otherwise: Callable[[Any], Any]) -> Converter:
+def _sliced(node: Any, importer: Any, x: relax.Expr) -> relax.Expr:
+    given = arguments_of(node)
+    axis = given.get("dim", 0) % arguments_of(node)["self"].meta["val"].dim()
+    begin, end, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(static_shape(x)[axis])
+    return importer.block_builder.emit(relax.op.strided_slice(x, [axis], [begin], [max(begin, end)], [step]))
+
+
+def _selected(node: Any, importer: Any, x: relax.Expr) -> relax.Expr:
+    given = arguments_of(node)
+    axis = given["dim"] % given["self"].meta["val"].dim()
+    index = given["index"] % static_shape(x)[axis]
+    return importer.block_builder.emit(relax.op.take(x, relax.const(index, "int64"), axis))
+
+
+_MOVES: dict[str, Callable[[Any, Any, relax.Expr], relax.Expr]] = {
+    "permute.default": _permuted,
+    "slice.Tensor": _sliced,
+    "select.int": _selected,
+    **dict.fromkeys(
+        ("squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "view.default", "clone.default"),
+        _as_in_torch,
+    ),
+}
+"""Operators that move numbers without changing them. Each function leaves axes after those of torch's operand alone."""
+
+
+def _moved(name: str) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """Convert absolute values: of a complex number, the root of the sum of both squares."""
-        source, emit = arguments_of(node)["self"], importer.block_builder.emit
-        if not is_complex(source):
-            return emit(otherwise(importer.env[source]))
-        # Half as many elements are permuted if the parts of each number are added first.
-        permute = arguments_of(source) if _is(source, "permute.default") else None
-        x = importer.env[permute["self"] if permute else source]
-        found = emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), axis=[-1]))))
-        if permute is None:
-            return found
-        return emit(relax.op.permute_dims(found, [axis % len(permute["dims"]) for axis in permute["dims"]]))
+        """Convert a move of complex numbers; of real ones as without complex numbers."""
+        source = arguments_of(node)["self"]
+        if is_complex(source):
+            return _MOVES[name](node, importer, importer.env[source])
+        own = operators.CONVERTERS.get(name)
+        return own(node, importer) if own else importer.create_convert_map()[name](node)
 
     return convert
+
+
+def _magnitude(node: Any, importer: Any) -> relax.Expr:
+    """Convert absolute values: of a complex number, the root of the sum of both squares."""
+    source, emit = arguments_of(node)["self"], importer.block_builder.emit
+    if not is_complex(source):
+        return emit(relax.op.abs(importer.env[source]))
+    # Half as many elements are moved if the parts of each number are added first.
+    moves: list[Any] = []
+    while source.op == "call_function" and source.target.__name__ in _MOVES:
+        moves.append(source)
+        source = arguments_of(source)["self"]
+    x = importer.env[source]
+    found = emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), axis=[-1]))))
+    for move in reversed(moves):
+        found = _MOVES[move.target.__name__](move, importer, found)
+    return found
+
+
+def _angle(node: Any, importer: Any) -> relax.Expr:
+    """Convert angles of complex numbers."""
+    source, emit = arguments_of(node)["self"], importer.block_builder.emit
+    x = importer.env[source]
+    if not is_complex(source):
+        raise Refused("angles of real numbers; export comparisons of the numbers with 0 instead")
+    real, imaginary = (emit(relax.op.take(x, relax.const(part, "int64"), len(static_shape(x)) - 1)) for part in (0, 1))
+    return emit(relax.op.atan2(imaginary, real))
 
 
 def is_complex(value: Any) -> bool:
@@ -143,13 +207,21 @@ def is_complex(value: Any) -> bool:
     return bool(getattr(tensor, "is_complex", bool)())
 
 
-ON_COMPLEX = frozenset({"view_as_real.default", "permute.default", "abs.default"})
+_WINDOWS = (
+    *(f"{name}_window.{kind}" for name in ("hann", "bartlett", "blackman") for kind in ("default", "periodic")),
+    *(f"hamming_window.{kind}" for kind in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta")),
+    *(f"kaiser_window.{kind}" for kind in ("default", "periodic", "beta")),
+)
+
+ON_COMPLEX = frozenset({"view_as_real.default", "abs.default", "angle.default", *_MOVES})
 """Operators with a converter for complex operands."""
 
 CONVERTERS: dict[str, Converter] = {
     "unfold.default": _unfold,
     "_fft_r2c.default": _transform,
     "view_as_real.default": _parts,
-    "permute.default": _permuted,
-    "abs.default": _magnitude(relax.op.abs),
+    "abs.default": _magnitude,
+    "angle.default": _angle,
+    **{name: _moved(name) for name in _MOVES},
+    **dict.fromkeys(_WINDOWS, _window),
 }

@@ -97,7 +97,8 @@ def _matrix(extent: int, length: int, parts: int, inverse: bool, onesided: bool)
 class STFT(OnnxOpConverter):
     """Frames of the signal, times the window, times the matrix.
 
-    With a real signal and a constant window it is a convolution, for which no frame has to be copied.
+    With a real signal and a constant window it is a convolution, for which no frame has to be copied. A signal of rank
+    2, as exporters of PyTorch write it, is real.
     """
 
     @classmethod
@@ -108,6 +109,8 @@ class STFT(OnnxOpConverter):
         if steps is None or sizes is None:
             raise Refused("the shape of its output depends on data")
         size = sizes[0]
+        if len(static_shape(signal)) == 2:
+            signal = emit.reshaped(signal, (*static_shape(signal), 1))
         batch, extent, parts = static_shape(signal)
         if steps[0] < 1 or (extent - size) // steps[0] >= _MAX_FRAMES:
             raise Refused(f"{extent} elements in frames {steps[0]} apart; {_MAX_FRAMES} frames can be compiled")
