@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import platform as machine
+import tempfile
+from pathlib import Path
 
 import tvm
 
-from tvm_ext.core.errors import BadOptions, MissingTool
+from tvm_ext.core.errors import BadOptions, BuildFailed, MissingTool
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
-from tvm_ext.core.toolchain import install_hint, installed
+from tvm_ext.core.toolchain import compile_objects, install_hint, installed
 
 _SAME = {"amd64": "x86_64", "arm64": "aarch64", "armv8": "aarch64"}
 """Other names of an architecture, as operating systems and LLVM write them."""
@@ -26,7 +28,7 @@ def toolchain_of(target: tvm.target.Target | None) -> Toolchain:
     own = _architecture(machine.machine())
     wanted = _architecture(triple.partition("-")[0]) or own
     if wanted == own:
-        return HOST_TOOLCHAIN if not processor else Toolchain(flags=(_processor_flag(own, processor),))
+        return _toolchain("", own, processor)
     prefixes = dict.fromkeys(f"{name}-" for name in (triple, f"{wanted}-linux-gnu") if name.count("-"))
     found = next((prefix for prefix in prefixes if installed(f"{prefix}gcc")), None)
     if found is None:
@@ -36,15 +38,32 @@ def toolchain_of(target: tvm.target.Target | None) -> Toolchain:
             f"target mtriple = {triple!r}: this machine is {own}, and no {looked_for} is on PATH to compile our C for "
             f"{wanted}; install one{f' (Debian, Ubuntu: {hint})' if hint else ''}, or compile for this machine."
         )
-    return Toolchain(prefix=found, flags=(_processor_flag(wanted, processor),) if processor else ())
+    return _toolchain(found, wanted, processor)
 
 
 def _architecture(name: str) -> str:
     return _SAME.get(name.lower(), name.lower())
 
 
-def _processor_flag(architecture: str, processor: str) -> str:
-    """Return the flag that lets the compiler use the instructions of a processor. Raises BadOptions for a bad name."""
+def _toolchain(prefix: str, architecture: str, processor: str) -> Toolchain:
+    """Return a compiler that may use the instructions of a processor. Raises BadOptions for a name it does not know.
+
+    `generic` is LLVM's name for any processor of an architecture.
+    """
+    if not processor:
+        return Toolchain(prefix=prefix) if prefix else HOST_TOOLCHAIN
     if not processor.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise BadOptions(f"target mcpu = {processor!r}: is no name of a processor.")
-    return f"-march={processor}" if architecture == "x86_64" else f"-mcpu={processor}"
+    if processor == "generic":
+        return Toolchain(prefix=prefix)
+    chosen = Toolchain(prefix=prefix, flags=(f"-m{'arch' if architecture == 'x86_64' else 'cpu'}={processor}",))
+    try:
+        with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
+            (source := Path(name) / "probe.c").write_text("typedef int tvm_ext_probe;\n")
+            compile_objects([source], Path(name) / "objects", chosen)
+    except BuildFailed:
+        raise BadOptions(
+            f"target mcpu = {processor!r}: {prefix}gcc knows no such processor of {architecture}. Give the name of an "
+            "older processor that both LLVM and GCC know, or leave mcpu out."
+        ) from None
+    return chosen

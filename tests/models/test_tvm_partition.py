@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tvm.relax.backend import get_patterns_with_prefix
 
 import tvm_ext
 import tvm_ext.relax.partition
+from codegen_c.backend.target_toolchain import toolchain_of
 from tests.models.test_place_backends import dense_network, inputs_of
 from tests.models.test_tvm_compile import run
 from tests.support import toy_byoc
@@ -201,3 +203,52 @@ def test_no_name_of_a_processor(network: tuple[object, tvm.IRModule]) -> None:
     target = tvm.target.Target({"kind": "llvm", "mcpu": "native -o x"})
     with pytest.raises(errors.BadOptions, match="mcpu = 'native -o x': is no name of a processor"):
         tvm.compile(network[1], target=target, relax_pipeline=tvm_ext.relax_pipeline("host"))
+
+
+def test_a_processor_that_gcc_does_not_know() -> None:
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "znver99"})
+    with pytest.raises(errors.BadOptions, match=r"mcpu = 'znver99': gcc knows no such processor of .* leave mcpu out"):
+        toolchain_of(target)
+    assert toolchain_of(tvm.target.Target({"kind": "llvm", "mcpu": "generic"})).flags == ()
+
+
+def test_options_of_packages_are_refused(network: tuple[object, tvm.IRModule]) -> None:
+    refused = {"io": "stream", "tune": True, "flash": 10, "context": "caller", "quantize": "int8"}
+    for name, value in refused.items():
+        with pytest.raises(errors.BadOptions, match=name):
+            tvm_ext.partition_for_tvm_ext(network[1], "host", BuildOptions(**{name: value}))
+        with pytest.raises(errors.BadOptions, match=name):
+            compiled(assigned(network[1]["main"], "theirs"), **{name: value})
+
+
+def test_a_module_that_is_partitioned_already(network: tuple[object, tvm.IRModule]) -> None:
+    regions = tvm_ext.partition_for_tvm_ext(network[1], "host", BuildOptions(name="net"))
+    with pytest.raises(errors.UnsupportedModel, match="calls net, which is partitioned for tvm_ext already"):
+        tvm_ext.partition_for_tvm_ext(regions, "host")
+
+
+def test_patterns_leave_half_floats_to_tvm() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 8), "float16"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, relax.const(weights(8, 4).astype(np.float16))))
+            result = builder.emit_output(product)
+        builder.emit_func_output(result)
+    patterns = get_patterns_with_prefix("tvm_ext.")
+    fused = relax.transform.FuseOpsByPattern(patterns, bind_constants=True, annotate_codegen=True)(builder.get())
+    _, called = run(compiled(fused, platform="cortex_m4"), [np.ones((2, 8), np.float16)])
+    assert not [name for name in called if name.startswith("fused_relax_matmul_tvm_ext")]
+
+
+def test_registered_patterns_let_python_end() -> None:
+    subprocess.run([sys.executable, "-c", "import tvm_ext.relax.partition"], check=True)
+
+
+def test_a_tuple_inside_a_tuple() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.Tuple([relax.Tuple([x, x]), x]))
+        builder.emit_func_output(result)
+    with pytest.raises(errors.UnsupportedModel, match="a tuple inside a tuple; return all tensors in a single tuple"):
+        tvm_ext.partition_for_tvm_ext(builder.get(), "host")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
+from codegen_c.backend.byoc import CODEGEN
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
 from tvm_ext.core.decisions.composites import InputCount, Region
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin
@@ -115,7 +116,13 @@ def _check_calls(mod: tvm.IRModule, func: relax.Function) -> None:
         callee = value.op if isinstance(value, relax.Call) else None
         if callee is None or isinstance(callee, tvm.ir.Op):
             continue
-        if isinstance(callee, tvm.ir.GlobalVar) and Region.read(mod[callee]).codegen:
+        codegen = Region.read(mod[callee]).codegen if isinstance(callee, tvm.ir.GlobalVar) else ""
+        if codegen == CODEGEN:
+            raise UnsupportedModel(
+                f"'main' calls {callee.name_hint}, which is partitioned for {CODEGEN} already. Compile the module with "
+                "relax.transform.RunCodegen, or give the module from before its partition."
+            )
+        if codegen:
             continue
         name = callee.name_hint if isinstance(callee, tvm.ir.GlobalVar | relax.Var) else f"a {type(callee).__name__}"
         counts[name] = counts.get(name, 0) + 1
@@ -130,6 +137,8 @@ def _check_calls(mod: tvm.IRModule, func: relax.Function) -> None:
 
 
 def _check_static(func: relax.Function) -> None:
+    if any(isinstance(result.ty, relax.TupleType) for result in outputs(func)):
+        raise UnsupportedModel("'main' returns a tuple inside a tuple; return all tensors in a single tuple.")
     for binding in bindings(func):
         for ty in binding.var.ty.fields if isinstance(binding.var.ty, relax.TupleType) else [binding.var.ty]:
             dims = ty.shape.values if isinstance(ty, relax.TensorType) and ty.shape is not None else [None]

@@ -11,7 +11,7 @@ from tvm import relax
 
 from codegen_c.backend.tvm_regions import Submit, planning_by
 from tvm_ext.compilation.model_forms import Forms, calibration_of, forms_of
-from tvm_ext.compilation.pipeline import fitter_of, refuse_tune
+from tvm_ext.compilation.pipeline import fitter_of
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import with_next_names
@@ -22,7 +22,7 @@ from tvm_ext.fitting.fit import fit
 from tvm_ext.fitting.fitter import Way
 from tvm_ext.frontends.calibration import Source
 from tvm_ext.frontends.load import load
-from tvm_ext.relax.partition import partitioned
+from tvm_ext.relax.partition import partitioned, refuse_package_options
 from tvm_ext.relax.placement import (
     PlacedModule,
     Placing,
@@ -58,7 +58,7 @@ def relax_pipeline(
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
-    _refuse_options(chosen)
+    refuse_package_options(chosen)
     check_services(jobs, executor, scheduler)
     board = with_own_code(board, chosen, placing)
     is_shared = bool(chosen.tvm_processors_of(board))
@@ -123,7 +123,7 @@ def place(
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
-    _refuse_options(chosen)
+    refuse_package_options(chosen)
     board = with_own_code(board, chosen, placing)
     if not chosen.tvm_processors_of(board):
         raise BadOptions(
@@ -147,36 +147,6 @@ def _shared(
 def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None) -> Forms:
     loaded = load(mod)
     return forms_of(loaded, board, chosen, calibration_of(loaded, board, chosen, calibration))
-
-
-def _refuse_options(chosen: BuildOptions) -> None:
-    """Raise BadOptions for options that only a package supports."""
-    refuse_tune(chosen, "tvm.compile")
-    if chosen.pin or chosen.keep or chosen.place_port:
-        raise BadOptions(
-            "pin, keep and place_port: inside tvm.compile the caller holds inputs and outputs; build a package instead."
-        )
-    if chosen.context == "caller":
-        raise BadOptions(
-            "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
-            "'static', or build a package."
-        )
-    if chosen.flash is not None:
-        raise BadOptions(
-            "flash: tvm.compile cannot try several builds to meet it; choose weights = 'int4', or build a package."
-        )
-    if chosen.new_frames:
-        raise BadOptions("new_frames: inside tvm.compile the caller holds the states; build a package instead.")
-    if chosen.input or chosen.argmax or chosen.labels or chosen.rename:
-        raise BadOptions(
-            "input, argmax, labels and rename: inside tvm.compile the module's own inputs and outputs are kept; build "
-            "a package instead."
-        )
-    if chosen.io == "stream":
-        raise BadOptions(
-            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
-            "or build a package."
-        )
 
 
 def _with_states_as_ports(mod: tvm.IRModule) -> tvm.IRModule:

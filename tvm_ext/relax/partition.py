@@ -10,6 +10,7 @@ through our passes first, for the platform and the options in `RunCodegen({"tvm_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,12 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.backend.pattern_registry import register_patterns
 from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.transform import PatternCheckContext
 
 from codegen_c.backend.byoc import CODEGEN
 from codegen_c.backend.tvm_regions import compile_for_tvm, with_build
 from relay_passes.dataflow import build, outputs, substitute
+from tvm_ext.compilation.pipeline import refuse_tune
 from tvm_ext.compilation.stages import passes
 from tvm_ext.core.decisions.composites import Region, RegionBuild, Symbol
 from tvm_ext.core.decisions.models import ModelOrigin
@@ -48,15 +51,29 @@ _PATTERNS = {
 
 _NUMBERS = {"clip": 2, "reshape": 1}
 """Number of further arguments that are no tensors."""
+_IS_SMALL = re.compile("float16|bfloat|float[48]")
 
 
 def _registered() -> None:
+    """Register the patterns, as tuples: TVM removes no other patterns with a check, and aborts when Python ends."""
     patterns = [
-        (f"{CODEGEN}.{name}", is_op(f"relax.{name}")(*(wildcard() for _ in range(count + _NUMBERS.get(name, 0)))))
+        (
+            f"{CODEGEN}.{name}",
+            is_op(f"relax.{name}")(*(wildcard() for _ in range(count + _NUMBERS.get(name, 0)))),
+            {},
+            _has_no_half_floats,
+        )
         for count, names in _PATTERNS.items()
         for name in names
     ]
     register_patterns(patterns)
+
+
+def _has_no_half_floats(context: PatternCheckContext) -> bool:
+    """Return True for an operator on none of the small floats, for which most platforms have no kernels."""
+    call = context.matched_expr
+    types = [argument.ty for argument in (call, *call.args)]
+    return not any(isinstance(ty, relax.TensorType) and _IS_SMALL.match(str(ty.dtype)) for ty in types)
 
 
 @short_tracebacks
@@ -71,6 +88,8 @@ def partition_for_tvm_ext(
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
+    refuse_package_options(chosen)
+    _refuse_quantize(chosen)
     loaded = load(mod)
     return partitioned(loaded, board, chosen, chosen.name or ModelOrigin.read(loaded).name)
 
@@ -119,6 +138,8 @@ def _as_region(function: relax.Function, options: Mapping[str, Any]) -> relax.Fu
         chosen = BuildOptions(**fields)
     except TypeError as error:
         raise BadOptions(f"options of RunCodegen for {CODEGEN}: {error}.") from None
+    refuse_package_options(chosen)
+    _refuse_quantize(chosen)
     module = partitioned(load(tvm.IRModule({"main": _inlined(function)})), board, chosen, symbol)
     regions = [own for own in module.functions.values() if Region.read(own).codegen == CODEGEN]
     if len(regions) != 1 or Symbol.read(regions[0]).name != symbol:
@@ -161,6 +182,45 @@ def _body(function: relax.Function, arguments: Sequence[relax.Expr], sequence: l
             values[binding.var] = var
     results = [substitute(result, values) for result in outputs(function)]
     return results[0] if len(results) == 1 else relax.Tuple(results)
+
+
+def _refuse_quantize(chosen: BuildOptions) -> None:
+    """Raise BadOptions if the options quantize, for which a whole model and samples are needed."""
+    if chosen.quantize != "none":
+        raise BadOptions(
+            f"quantize = {chosen.quantize!r}: partitioning quantizes nothing; use tvm_ext.relax_pipeline, which does, "
+            "or give a model that is quantized already."
+        )
+
+
+def refuse_package_options(chosen: BuildOptions) -> None:
+    """Raise BadOptions for options that only a package supports."""
+    refuse_tune(chosen, "tvm.compile")
+    if chosen.pin or chosen.keep or chosen.place_port:
+        raise BadOptions(
+            "pin, keep and place_port: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+        )
+    if chosen.context == "caller":
+        raise BadOptions(
+            "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
+            "'static', or build a package."
+        )
+    if chosen.flash is not None:
+        raise BadOptions(
+            "flash: tvm.compile cannot try several builds to meet it; choose weights = 'int4', or build a package."
+        )
+    if chosen.new_frames:
+        raise BadOptions("new_frames: inside tvm.compile the caller holds the states; build a package instead.")
+    if chosen.input or chosen.argmax or chosen.labels or chosen.rename:
+        raise BadOptions(
+            "input, argmax, labels and rename: inside tvm.compile the module's own inputs and outputs are kept; build "
+            "a package instead."
+        )
+    if chosen.io == "stream":
+        raise BadOptions(
+            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
+            "or build a package."
+        )
 
 
 _registered()
