@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tvm_ext
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import UnsupportedModel
 
@@ -93,7 +94,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+ALWAYS = ("magnitudes", "vectors", "a vector")
+
+
+@pytest.mark.parametrize("name", some_of(ALWAYS, sweep=[name for name in CASES if name not in ALWAYS]))
 def test_transforms(tmp_path: Path, name: str) -> None:
     function, shape, kernel = CASES[name]
     assert any(step["kernel"].startswith(kernel) for step in built(function, shape, tmp_path).report["steps"])
