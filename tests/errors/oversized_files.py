@@ -183,8 +183,6 @@ ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
     "rank by reshape": (lambda: one("Reshape", (1,), np.ones(1000, "int64")), "rank"),
     "functions": (lambda: functions(30, 4), NODES),
     "functions of a million nodes": (lambda: functions(6, 10), NODES),
-    "loops within loops": (lambda: loops(3, 1000), NODES),
-    "loop": (lambda: loops(1, 10**9), "1024 iterations"),
     "empty nodes": (lambda: written(b"\x0a\x00" * 2_000_000), "fields"),
     "a long text": (lambda: written(b"\x52" + _varint(1 << 27) + bytes(1 << 27)), "text_bytes"),
     "many outputs": (many_outputs, "operands"),

@@ -15,7 +15,8 @@ import pytest
 from onnx import helper, numpy_helper
 from tvm import relax
 
-from tests.errors.oversized_files import INT32_MAX, NODE, ONNX, TENSOR, TFLITE, external, one
+from relay_passes.dataflow import bindings
+from tests.errors.oversized_files import INT32_MAX, NODE, ONNX, TENSOR, TFLITE, external, loops, one
 from tests.support import measured_loads
 from tests.support.onnx_models import model_of
 from tvm_ext.core.decisions.models import ModelOrigin
@@ -60,6 +61,13 @@ def refused(found: dict[str, Any], error: str, limit: str) -> None:
 @pytest.mark.parametrize("name", ONNX)
 def test_onnx(outcomes: dict[str, dict[str, Any]], name: str) -> None:
     refused(outcomes[f"onnx {name}"], "UnsupportedModel", ONNX[name][1])
+
+
+@pytest.mark.parametrize(("depth", "passes"), [(1, 10**9), (3, 1000)])
+def test_long_loops_stay_loops(depth: int, passes: int, tmp_path: Path) -> None:
+    """They were refused when loops were unrolled; as steps that C repeats they are a few operators."""
+    (tmp_path / "loop.onnx").write_bytes(loops(depth, passes))
+    assert len(bindings(load(tmp_path / "loop.onnx")["main"])) < 20
 
 
 @pytest.mark.parametrize("name", TFLITE)

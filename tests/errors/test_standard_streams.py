@@ -73,7 +73,7 @@ def test_an_address_is_no_path(address: str) -> None:
     done = _shell(f"tvm-ext compile '{address}' -p host -o out")
     assert done.returncode == 1
     said = f"BadModel: {address}: models are read from files; download it, and give its path."
-    assert done.stderr.splitlines()[1] == said
+    assert said in done.stderr.splitlines()  # a slow machine also says what it is doing
     with pytest.raises(BadModel, match=f"^{address}: models are read from files"):
         tvm_ext.load(address)
 
