@@ -41,7 +41,7 @@ GENERIC = "generic"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One network to measure: its file, and its states as options of a build want them."""
+    """A network to measure: its file, and its states in the form of the option `states`."""
 
     name: str
     path: Path

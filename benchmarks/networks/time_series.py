@@ -141,7 +141,7 @@ class KeywordMamba(nn.Module):
 
 
 class KeywordMambaWindow(KeywordMamba):
-    """The same over a whole window, from states of zeros."""
+    """Return the outputs for a whole window. All states begin at zero."""
 
     def forward(self, mfcc: Tensor) -> Tensor:  # type: ignore[override]
         taps = mfcc.new_zeros(len(self.blocks), self.inner, 3)

@@ -157,7 +157,7 @@ def _pieces(
 def _first_values(spans: Iterable[tuple[int, int, int]], begin: int, end: int) -> list[int]:
     """Return for each step [begin, end) the value of the first span (first, last, value) that contains it, or 0."""
     values = [0] * (end - begin)
-    following = list(range(end - begin + 1))  # the next step without a value, as far as it is known
+    following = list(range(end - begin + 1))  # for each step, a lower bound of the next step without a value
 
     def free(index: int) -> int:
         path: list[int] = []

@@ -21,7 +21,7 @@ _ONE = 1 << UNIT_POWER
 def recurrent_function(
     layer: IntegerRecurrentLayer, steps: int, batch: int, channels: int, units: int
 ) -> tirx.PrimFunc:
-    """Return the PrimFunc that `IntegerRecurrentLayer` describes, for a sequence int8[steps, batch, channels]."""
+    """Return the PrimFunc of an `IntegerRecurrentLayer`. It reads a sequence int8[steps, batch, channels]."""
     return layer.write(_Function(layer, steps, batch, channels, units).run())
 
 

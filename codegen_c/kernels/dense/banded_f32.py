@@ -85,7 +85,7 @@ def multiplies_floats(operator: ConstantMatmul, target: Target) -> bool:
 def _rows(
     bands: Bands, finish: Finish, *, step: int, bias: str, element: Callable[[str | int], str], channel: str
 ) -> list[str]:
-    """Return the loop over the rows of the matrix, for the vector at `x` whose elements are `step` apart.
+    """Return the loop over the rows of the matrix. It reads a vector at `x` with a stride of `step` elements.
 
     bias: expression of row k's. element: index of row k's result in the output, or in a residual input by its number.
     channel: index of channel constants.
