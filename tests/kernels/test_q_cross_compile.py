@@ -35,9 +35,12 @@ from codegen_c.operators.kinds import (
     TensorType,
     Window,
 )
+from relay_passes.analysis.recurrent_int8 import state_of_range
 from tests.kernels.harness import PORTABLE, WARNINGS, smallest_rings, source_text
+from tests.kernels.test_f32_recurrent import GATES
 from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
 from tests.kernels.test_q_sixteen_bits import unary, widened, widened_type
+from tests.kernels.test_qrecurrent import INPUT, LAYERS, integers, operator_of
 from tests.kernels.test_qreduce import taps
 from tests.support.runtime_headers import INCLUDE_FLAGS
 
@@ -88,6 +91,7 @@ OPERATORS: tuple[Operator, ...] = (
         input_weight=np.ones((16, 5), np.int8), hidden_weight=np.ones((16, 4), np.int8), bias=np.ones(16, np.int32),
         table=np.zeros(256, np.uint16), factors=((1 << 30, 36),) * 11, zero_points=(3, -4), cell_power=-11, clip=900,
     ),
+    *(operator_of(layer, integers(layer, INPUT, state_of_range(-1, 1))) for layer in LAYERS[: len(GATES)]),
 )  # fmt: skip
 WIDE = tuple(
     widened(operator)
@@ -140,4 +144,4 @@ def test_compiles_for_cortex_m_without_float(tmp_path: Path, optimize: str) -> N
     assert done.returncode == 0, done.stderr
     symbols = subprocess.run([f"{PREFIX}nm", "-u", str(target)], capture_output=True, text=True, check=True).stdout
     called = set(re.findall(r"\bU (\S+)", symbols))
-    assert called <= {"__aeabi_ldivmod", "memcpy", "memset"}, called
+    assert called <= {"__aeabi_ldivmod", "memcpy", "memmove", "memset"}, called

@@ -319,7 +319,7 @@ def _function(cell: _Cell, of_inputs: StepPart, parts: Sequence[StepPart]) -> CF
 
 def _body(cell: _Cell, of_inputs: StepPart, parts: Sequence[StepPart]) -> Iterator[str]:
     operator, names = cell.operator, _names(cell.operator)
-    steps, batch, channels = operator.inputs[-1].shape
+    steps, batch, _ = operator.inputs[-1].shape
     units, scratch = cell.units, f"&scratch[{_parts_begin(cell)}]"
     yield "float *const products = (float *)(void *)scratch; /* of the inputs of some steps */"
     yield f"float *const sums = (float *)(void *)&scratch[{_sums_begin(cell)}];"
@@ -328,10 +328,10 @@ def _body(cell: _Cell, of_inputs: StepPart, parts: Sequence[StepPart]) -> Iterat
         is_zero = array is not None and not _is_stored(array)
         yield f"memset(next_{name}, 0, {size});" if is_zero else f"memmove(next_{name}, initial_{name}, {size});"
     row = "t" if batch == 1 else f"((t * {batch}) + b)"
-    product = "(t - first)" if batch == 1 else f"(((t - first) * {batch}) + b)"
+    once, each, product = _products_of(cell, of_inputs, scratch)
     step = [
         *(f"float *const {name} = {f'next_{name}' if batch == 1 else f'&next_{name}[b * {units}]'};" for name in names),
-        f"const float *const input_sums = &products[{product} * {cell.num_rows}];",
+        f"const float *const input_sums = {product};",
         *(
             part.call(
                 [_pointer(span) for span in stage.sources],
@@ -343,8 +343,6 @@ def _body(cell: _Cell, of_inputs: StepPart, parts: Sequence[StepPart]) -> Iterat
         ),
         f"memcpy(&output[{row} * {units}], hidden, {4 * units});",
     ]
-    multiplied = of_inputs.call([f"&input[first * {batch * channels}]"], "products", scratch)
-    once, each = _products_of(cell, multiplied)
     over_batch = step if batch == 1 else loop("b", batch, step)
     yield from once
     if operator.is_backward:
@@ -353,23 +351,35 @@ def _body(cell: _Cell, of_inputs: StepPart, parts: Sequence[StepPart]) -> Iterat
         yield from loop("t", steps, [*each, *over_batch])
 
 
-def _products_of(cell: _Cell, multiplied: str) -> tuple[list[str], list[str]]:
-    """Return statements ahead of the loop, and at the begin of step t, that give it the products of its input.
+def _products_of(cell: _Cell, of_inputs: StepPart, scratch: str) -> tuple[list[str], list[str], str]:
+    """Return how step t gets the products of its input: statements ahead of the loop, those of the step, and a pointer.
 
-    multiplied: the call that multiplies the inputs from step `first` on. If the steps are no multiple of those at once,
-    the last products include some that are known already.
+    If the steps are no multiple of those that are multiplied at once, the last products include some that are known
+    already.
     """
-    steps, count = cell.operator.inputs[-1].shape[0], cell.at_once
+    steps, batch, channels = cell.operator.inputs[-1].shape
+    count = cell.at_once
+
+    def multiply(first: str) -> str:
+        return of_inputs.call([f"&input[{first} * {batch * channels}]" if first else "input"], "products", scratch)
+
+    def row(step: str) -> str:
+        """Return the pointer to the products of sequence b. step: counts from the first one that is multiplied."""
+        if batch == 1:
+            return f"&products[{step} * {cell.num_rows}]" if step else "products"
+        return f"&products[{f'(({step} * {batch}) + b)' if step else 'b'} * {cell.num_rows}]"
+
     if count == 1:
-        return [], ["const int32_t first = t;", multiplied]
+        return [], [multiply("t")], row("")
     if count == steps:
-        return ["const int32_t first = 0;", multiplied], []
+        return [multiply("")], [], row("t")
     if cell.operator.is_backward:
         is_new, begin = f"turn % {count} == 0", f"t - {count - 1}"
         begin = f"t > {count - 1} ? {begin} : 0" if steps % count else begin
     else:
         is_new, begin = f"t % {count} == 0", f"t < {steps - count} ? t : {steps - count}" if steps % count else "t"
-    return ["int32_t first = 0;"], [f"if ({is_new}) {{", block([f"first = {begin};", multiplied]), "}"]
+    each = [f"if ({is_new}) {{", block([f"first = {begin};", multiply("first")]), "}"]
+    return ["int32_t first = 0;"], each, row("(t - first)")
 
 
 def _pointer(span: _Span) -> str:
