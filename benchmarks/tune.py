@@ -31,8 +31,8 @@ from benchmarks.measure.commit import known, stamped, write_result  # noqa: E402
 from benchmarks.measure.records import reason_of  # noqa: E402
 from tvm_ext import BuildOptions, Package, Platform  # noqa: E402
 from tvm_ext.core.errors import TvmExtError  # noqa: E402
+from tvm_ext.core.files.kept_files import FOLDER  # noqa: E402
 from tvm_ext.profiling.profile_package import noise  # noqa: E402
-from tvm_ext.services.cache import FOLDER  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "tune.json"
 PLATFORMS = ("cortex_m4", "cortex_m55")

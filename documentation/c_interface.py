@@ -65,7 +65,7 @@ _CALL = """\
 | `<model>.h` | the functions that firmware calls |
 | `<model>.c` | layers, and `<model>_run` as their schedule |
 | `<model>_memory.h`, `<model>_memory.c` | arenas: each tensor at its offset, proved by `_Static_assert` |
-| `<model>_weights.h`, `<model>_weights.c` | constants |
+| `<model>_weights.h`, `<model>_weights.c` | constants; more than 256 KiB are in several files: `<model>_weights_2.c` |
 | `tvm_ext_*.h` | loops that layers share |
 | `<model>_selftest*`, `<model>_vectors.*` | the self-test; `-DTVM_EXT_SELFTEST_DRAWN=8u` draws 8 vectors at most |
 | `board/` | start-up code, linker script and firmware for the board in QEMU |

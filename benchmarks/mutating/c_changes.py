@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from codegen_c.emit.weights import is_weights_file
+
 KINDS = (
     "weight", "multiplier or bias", "tensor offset", "loop bound", "shift", "zero point", "clamp", "stride or padding",
     "extent", "index", "operator",
@@ -70,7 +72,7 @@ def changes_of(model: str, files: Mapping[str, str], seed: int, per_kind: int) -
 
 
 def _of_file(model: str, name: str, source: str, generator: random.Random, per_kind: int) -> Iterator[CChange]:
-    if name == f"{model}_weights.c":
+    if is_weights_file(name, model):
         yield from _constants(name, source, generator, 4 * per_kind)
     elif name == f"{model}_memory.h":
         yield from _offsets(name, source)

@@ -6,6 +6,7 @@ and what a build does to verify it: outputs of all samples, and each step beside
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -165,7 +166,7 @@ class PackageTrials:
         again = [
             path
             for path in self._library
-            if (path.name == change.file if is_unit else not path.name.endswith("_weights.c"))
+            if (path.name == change.file if is_unit else not re.search(r"_weights(_\d+)?\.c$", path.name))
         ]
         new = self._compiled(folder, [folder / path.name for path in again], folder.parent.name)
         objects = {**self._objects, **dict(zip(again, new, strict=True))}

@@ -110,9 +110,14 @@ class Compiled:
         return any(m.rounds_input or (m.exact and tensors[c.outputs[0]].quantization) for c, m in calls)
 
     @cached_property
-    def _weights(self) -> list[Piece]:
+    def _weights(self) -> dict[str, list[Piece]]:
         """Text of the weights, cached because it is long and both the sources and their trace need it."""
         return weights_pieces(self.program, self.interface.model, self.origin, self.platform, self.sharing)
+
+    @property
+    def weights_files(self) -> tuple[str, ...]:
+        """Return the names of the C files of constants."""
+        return tuple(self._weights)
 
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
         """Return the C text of each file. after_step as in `model_pieces`, for one processor."""

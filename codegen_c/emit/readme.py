@@ -22,11 +22,15 @@ _COLUMNS = 118
 
 
 def emit_readme(
-    interface: Interface, report: Mapping[str, Any], own_flags: Mapping[str, Sequence[str]] = MappingProxyType({})
+    interface: Interface,
+    report: Mapping[str, Any],
+    own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    weights_files: Sequence[str] = (),
 ) -> str:
     """Return the text of README.md.
 
     report: contents of `report.json`. own_flags: compiler flags of the sources that run on other processors.
+    weights_files: names of the C files of constants.
     """
     model, verify = interface.model, report["verify"]
     used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
@@ -34,7 +38,8 @@ def emit_readme(
     ports = [{"name": p.name, "description": _describe(p)} for p in (*interface.inputs, *interface.outputs)]
     parts = ["", "_memory", "_weights", *(["_state"] if report["states"] else [])]
     parts += ["_signals"] if interface.servers else []
-    sources = [*(f"`{model}{part}.c`" for part in parts), *(f"`{file}`" for file in own_flags)]
+    sources = [f"`{model}{part}.c`" for part in parts]
+    sources += [f"`{file}`" for file in (*weights_files[1:], *own_flags)]
     sources.append("and the headers beside them")
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=markdown_code(report["model"]["source"]),

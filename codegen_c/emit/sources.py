@@ -36,15 +36,15 @@ def emit_sources(
     after_step: bool = False,
     sharing: Sharing = ALONE,
     parallel: ParallelProgram | None = None,
-    weights: Sequence[Piece] | None = None,
+    weights: Mapping[str, Sequence[Piece]] | None = None,
 ) -> dict[str, str]:
     """Return the texts of all C files by name.
 
-    after_step: as in `model_pieces`. parallel: the program with per-core schedules. weights: pieces of the weights'
-    file, if they were emitted before.
+    after_step: as in `model_pieces`. parallel: the program with per-core schedules. weights: pieces of the
+    files of constants, if they were emitted before.
     """
     model = interface.model
-    pieces = weights or weights_pieces(program, model, origin, platform, sharing)
+    pieces = weights_pieces(program, model, origin, platform, sharing) if weights is None else weights
     brought = user_headers(program)
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_") and name not in brought]
     runtime += [SIGNAL_HEADER] if parallel else []

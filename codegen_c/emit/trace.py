@@ -31,7 +31,7 @@ def emit_trace(
     origin: Origin,
     platform: Platform,
     nodes: Sequence[ModelNode],
-    weights: Sequence[Piece],
+    weights: Mapping[str, Sequence[Piece]],
     sharing: Sharing = ALONE,
     common: Mapping[str, Sequence[Piece]] = MappingProxyType({}),
     parallel: ParallelProgram | None = None,
@@ -39,7 +39,7 @@ def emit_trace(
     """Return the JSON text.
 
     nodes: of the model, in order of execution. common: files of its bundle that contain code of the model. parallel:
-    the program with per-core schedules. weights: pieces of the weights' file.
+    the program with per-core schedules. weights: pieces of the files of constants.
 
     `nodes`: each node with its fate. `code`: it has functions, steps, and lines [begin, end) of files. Nodes without
     code of their own are `constant` (computed at compile time), `folded` (computed by other nodes, or only a view of a
@@ -49,7 +49,7 @@ def emit_trace(
     """
     files = {
         **layer_pieces(program, plan, interface, origin, platform, sharing, parallel),
-        f"{interface.model}_weights.c": weights,
+        **weights,
         **{file: pieces for file, pieces in common.items() if any(piece.steps for piece in pieces)},
     }
     owners = _Owners(program, nodes)

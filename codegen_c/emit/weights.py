@@ -1,9 +1,14 @@
-"""`<model>_weights.h` and `.c`: constants in the layout of the kernels, each with a comment that names its layers."""
+"""`<model>_weights.h` and `.c`: constants in the layout of the kernels, each with a comment that names its layers.
+
+The constants of a large model are in several C files, whole layers in each. Compilers work on the files at the same
+time, and a change of one layer compiles its file only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 
 import numpy as np
 
@@ -19,12 +24,14 @@ from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Platform
 
 _LINE_LENGTH = 108
+FILE_BYTES = 256 << 10
+"""Limit of the constants in a C file, except for a layer with more. GCC takes about 1 s per MiB of int8."""
 
 
 def emit_weights(
-    program: Program, model: str, origin: Origin, pieces: Sequence[Piece], sharing: Sharing = ALONE
+    program: Program, model: str, origin: Origin, pieces: Mapping[str, Sequence[Piece]], sharing: Sharing = ALONE
 ) -> dict[str, str]:
-    """Return the texts of `<model>_weights.h` and `<model>_weights.c`. pieces: from `weights_pieces`."""
+    """Return the texts of `<model>_weights.h` and of the C files of constants. pieces: from `weights_pieces`."""
     symbols = {
         sharing.constants.get(constant.name, f"{model}_{constant.name}"): (constant.name, constant)
         for constant in program.constant_objects
@@ -40,36 +47,71 @@ def emit_weights(
         ),
         "\n#endif\n",
     ]
-    return {f"{model}_weights.h": folded("\n".join(header)), f"{model}_weights.c": joined(pieces)}
+    return {f"{model}_weights.h": folded("\n".join(header)), **{file: joined(own) for file, own in pieces.items()}}
+
+
+def is_weights_file(name: str, model: str) -> bool:
+    """Return True for the name of a C file or an object with constants of the model, which contains no code."""
+    return re.fullmatch(rf"{re.escape(model)}_weights(_\d+)?\.[co]", name) is not None
 
 
 def weights_pieces(
     program: Program, model: str, origin: Origin, platform: Platform, sharing: Sharing = ALONE
-) -> list[Piece]:
-    """Return the pieces of `<model>_weights.c`: the head, then each constant that the bundle does not share."""
-    own = [constant for constant in program.constant_objects if constant.name not in sharing.constants]
-    memories = dict.fromkeys(constant.memory for constant in own)
-    stddef = "#include <stddef.h>\n" if any(constant.members for constant in own) else ""
-    head = [
-        banner(origin, f"{model}: weights."),
-        f'#include "{model}_weights.h"\n\n#include <math.h>\n{stddef}',
-        *(define_section(model, platform.memory(memory), zeroed=False) for memory in memories),
-    ]
+) -> dict[str, list[Piece]]:
+    """Return the pieces of each C file of constants: the head, then constants that the bundle does not share.
+
+    The files are `<model>_weights.c`, `<model>_weights_2.c`, and so on.
+    """
     readers: dict[str, list[str]] = {constant.name: [] for constant in program.constant_objects}
     owners: dict[str, str] = {}
     for call in program.kernel_calls():
         for name in dict.fromkeys(program.constants[one].layer or one for one in call.constants):
             readers[name].append(call.name)
             owners.setdefault(name, layer_names(call, origin.operators))
-    constants = [
-        Piece(
-            text=folded(constant_definition(constant, f"{model}_{constant.name}",
-                section_macro(model, constant.memory), owners.get(constant.name, constant.name))), kind="constant",
-            name=f"{model}_{constant.name}", steps=tuple(readers[constant.name]),
-        )
-        for constant in own
-    ]  # fmt: skip
-    return [*(Piece(text=folded(text)) for text in head), *constants]
+    own = [constant for constant in program.constant_objects if constant.name not in sharing.constants]
+
+    def piece(constant: Constant) -> Piece:
+        symbol, section = f"{model}_{constant.name}", section_macro(model, constant.memory)
+        text = constant_definition(constant, symbol, section, owners.get(constant.name, constant.name))
+        return Piece(text=folded(text), kind="constant", name=symbol, steps=tuple(readers[constant.name]))
+
+    files: dict[str, list[Piece]] = {}
+    for number, constants in enumerate(_by_file(own, owners), 1):
+        name = f"{model}_weights.c" if number == 1 else f"{model}_weights_{number}.c"
+        files[name] = [*_head(constants, model, origin, platform), *map(piece, constants)]
+    return files
+
+
+def _by_file(constants: Sequence[Constant], owners: Mapping[str, str]) -> Iterator[list[Constant]]:
+    """Yield the constants of each file, in order; one empty file if there are none.
+
+    The sizes of the constants decide, not their values: with other weights, each layer is in the same file again.
+    owners: name of the layer that reads a constant first.
+    """
+    together: list[Constant] = []
+    for _, group in groupby(constants, key=lambda one: owners.get(one.name, one.name)):
+        layer = list(group)
+        if together and _num_bytes([*together, *layer]) > FILE_BYTES:
+            yield together
+            together = []
+        together += layer
+    yield together
+
+
+def _num_bytes(constants: Sequence[Constant]) -> int:
+    return sum(constant.data.nbytes for constant in constants)
+
+
+def _head(constants: Sequence[Constant], model: str, origin: Origin, platform: Platform) -> list[Piece]:
+    """Return the pieces of a C file ahead of its constants."""
+    memories = dict.fromkeys(constant.memory for constant in constants)
+    stddef = "#include <stddef.h>\n" if any(constant.members for constant in constants) else ""
+    head = [
+        banner(origin, f"{model}: weights."),
+        f'#include "{model}_weights.h"\n\n#include <math.h>\n{stddef}',
+        *(define_section(model, platform.memory(memory), zeroed=False) for memory in memories),
+    ]
+    return [Piece(text=folded(text)) for text in head]
 
 
 def declaration(constant: Constant, symbol: str) -> str:

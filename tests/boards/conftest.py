@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tvm_ext.core.files.kept_files import FOLDER
 from tvm_ext.core.platform import Platform
-from tvm_ext.services.cache import FOLDER
 
 
 @pytest.fixture(params=["cortex_m4", "cortex_m55"])

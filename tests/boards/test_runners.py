@@ -17,9 +17,9 @@ from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tvm_ext import BuildOptions, Package
 from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadOptions, MissingTool, RunFailed, TvmExtError, VerificationFailed
+from tvm_ext.core.files.kept_files import FOLDER
 from tvm_ext.core.processes.process import PATIENCE
 from tvm_ext.execution.runner import Runner
-from tvm_ext.services.cache import FOLDER
 
 pytestmark = pytest.mark.board
 INPUTS = {name: np.linspace(-2, 2, 12, dtype=np.float32).reshape(2, 6) for name in ("left", "right")}

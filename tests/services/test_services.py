@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tvm_ext.core.errors import BadInput, ChildFailed, MissingTool
+from tvm_ext.core.files.kept_files import FOLDER, default_folder
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services import job as jobs_module
-from tvm_ext.services.cache import FOLDER, ResultCache, default_folder, remembered
+from tvm_ext.services.cache import ResultCache, remembered
 from tvm_ext.services.executors import ExecutorServices, cluster
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.services.local import TRIES, LocalServices
@@ -187,7 +188,7 @@ def test_an_entry_that_is_too_large_is_none(tmp_path: Path, monkeypatch: pytest.
     kept = ResultCache(folder=tmp_path)
     kept.put("ab" * 32, JobOutcome(result=b"x" * 1000))
     assert kept.get("ab" * 32) is not None
-    monkeypatch.setattr("tvm_ext.services.cache._MOST_BYTES", 1000)
+    monkeypatch.setattr("tvm_ext.core.files.kept_files._MOST_BYTES", 1000)
     assert kept.get("ab" * 32) is None
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from codegen_c.emit.weights import is_weights_file
 from tvm_ext.core.errors import BuildFailed, MissingTool
-from tvm_ext.core.platform import HOST_TOOLCHAIN
+from tvm_ext.core.platform import HOST_TOOLCHAIN, QUICK_TOOLCHAIN
 from tvm_ext.core.processes.confine import Rights, confined_command
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program, installed
@@ -28,6 +29,9 @@ _TIME_LIMIT_S = 120
 _FEW_DRAWN = "-DTVM_EXT_SELFTEST_DRAWN=4u"
 """Flag that limits a self-test to a few random vectors. Each takes long without optimisation, and further vectors
 execute no further statements."""
+_ONE_DRAWN = "-DTVM_EXT_SELFTEST_DRAWN=1u"
+_MANY_MACS = 100_000_000
+"""From this number of multiply-accumulates on, a run takes seconds, and the self-test draws one vector only."""
 _COUNTED = ("-O0", "--coverage", "-DTVM_EXT_INLINE=static inline")
 """Compiler flags of the measured files. They keep the loops of layers as functions instead of inlining them: inlined
 copies in each layer take the compiler seven times as long at -O0, for the same lines."""
@@ -71,7 +75,8 @@ def selftest_coverage(folder: Path, model: str, *, macs: int, tested: Sequence[s
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         built = Path(name).resolve()
         try:
-            return _counted(_run(folder, model, tested, built), gcov, built)
+            drawn = _ONE_DRAWN if macs >= _MANY_MACS else _FEW_DRAWN
+            return _counted(_run(folder, model, tested, built, drawn), gcov, built)
         except (BuildFailed, MissingTool) as error:
             return _unknown(str(error).splitlines()[0])
 
@@ -114,17 +119,22 @@ def _gcov() -> str | None:
     return installed(f"gcov{compiler[1]}") if compiler else None
 
 
-def _run(folder: Path, model: str, tested: Sequence[str], built: Path) -> list[Path]:
-    """Build the self-test in the folder `built`, run it, and return gcov's note files."""
+def _run(folder: Path, model: str, tested: Sequence[str], built: Path, drawn: str) -> list[Path]:
+    """Build the self-test in the folder `built`, run it, and return gcov's note files.
+
+    drawn: flag that limits the random vectors.
+    """
     names = list(dict.fromkeys([model, *tested]))
     every = library_sources(folder, *names)
-    data = [path for path in every if path.name in {f"{name}_weights.c" for name in names}]
-    library = [path for path in every if path not in data]
-    data += [folder / f"{name}_selftest.c" for name in names] + [folder / f"{model}_selftest_main.c"]
-    data += [folder / f"{name}_vectors.c" for name in tested or names]
-    # Weights and test vectors are data: counting them would only slow down the build.
+    weights = [path for path in every if any(is_weights_file(path.name, name) for name in names)]
+    library = [path for path in every if path not in weights]
+    tests = [folder / f"{name}_selftest.c" for name in names] + [folder / f"{model}_selftest_main.c"]
+    tests += [folder / f"{name}_vectors.c" for name in tested or names]
+    # Weights and test vectors are data: counting them would only slow down the build. The objects of the weights are
+    # those of the library for this machine, so they are compiled once.
     counted = compile_objects(library, built / "counted", HOST_TOOLCHAIN, flags=_COUNTED)
-    plain = compile_objects(data, built / "plain", HOST_TOOLCHAIN, flags=["-O0", _FEW_DRAWN])
+    plain = compile_objects(tests, built / "plain", HOST_TOOLCHAIN, flags=["-O0", drawn])
+    plain += compile_objects(weights, built / "plain", QUICK_TOOLCHAIN, flags=["-fPIC"], include_dirs=[folder])
     program = host_program([*counted, *plain], built / "selftest", HOST_TOOLCHAIN, flags=["--coverage"])
     command = confined_command(Rights(writes=(str(built.resolve()),), executes=True), [str(program.resolve())])
     done = run_program(command, built, seconds=allowed_seconds(_TIME_LIMIT_S))

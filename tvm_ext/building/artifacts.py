@@ -15,6 +15,7 @@ from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
 from codegen_c.emit.offload import reference_file
 from codegen_c.emit.selftest import TestVector, constants_check, emit_selftest, emit_vectors
+from codegen_c.emit.weights import is_weights_file
 from codegen_c.program.program import drivers_of
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.toolchain import ObjectCode, compile_objects, link_elf, object_code, section_sizes, static_library
@@ -124,7 +125,7 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
         )
     ]  # fmt: skip
     sizes = section_sizes(library_objects, toolchain)
-    code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
+    code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if not is_weights_file(n, model))
     library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
     elf = None
     if platform.board:

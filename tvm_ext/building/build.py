@@ -18,6 +18,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.emit.firmware import SECTIONS_FILE
 from codegen_c.emit.image import check_image
 from codegen_c.emit.readme import emit_readme
+from codegen_c.emit.weights import is_weights_file
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
 from codegen_c.program.share_steps import share_steps
@@ -183,7 +184,7 @@ def _fill(
     )  # fmt: skip
     (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
     (new / "report.html").write_text(report_page(report), encoding="utf-8")
-    readme = emit_readme(compiled.interface, report, compiled.own_flags)
+    readme = emit_readme(compiled.interface, report, compiled.own_flags, compiled.weights_files)
     (new / "README.md").write_text(readme, encoding="utf-8")
     check_finished(new, destination, {subject.model: compiled.interface}, lambda: {subject.model: Package.load(new)})
 
@@ -191,8 +192,9 @@ def _fill(
 def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLayer:
     """Return the flash bytes of each layer, counted by the functions that the package's trace names for it."""
     functions = steps_of_package(folder / TRACE_FILE).functions
+    model = compiled.interface.model
     return flash_by_layer(
-        compiled.program, artifacts.code, functions, weights_object=f"{compiled.interface.model}_weights.o"
+        compiled.program, artifacts.code, functions, is_weights=lambda name: is_weights_file(name, model)
     )
 
 

@@ -17,6 +17,7 @@ from codegen_c.emit.bundle_tests import emit_bundle_firmware, emit_bundle_selfte
 from codegen_c.emit.firmware import SECTIONS_FILE, emit_linker_sections
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.selftest import emit_selftest, emit_vectors
+from codegen_c.emit.weights import is_weights_file
 from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.building.selftest import SelfTest
 from tvm_ext.building.subject import Subject
@@ -60,7 +61,7 @@ def compile_bundle(folder: Path, common: Bundle, platform: Platform) -> Built:
     for name, size in sizes.items():
         stem = name.removesuffix(".o")
         owner = next((one for one in names[1:] if stem == one or stem.startswith(f"{one}_")), common.name)
-        if stem not in {f"{one}_weights" for one in names}:
+        if not any(is_weights_file(name, one) for one in names):
             code_bytes[owner] += size.text + size.rodata + size.data
     kernels = [path for path in objects if path.name.startswith(f"{common.name}_kernels_")]
     symbols = symbol_sizes(kernels, toolchain)

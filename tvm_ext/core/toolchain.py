@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tvm_ext.core.compiler_flags import folder_of, specs_of
 from tvm_ext.core.errors import BadOptions, BuildFailed, DoesNotFit, MissingTool, OutOfMemory
+from tvm_ext.core.kept_objects import compile_kept
 from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.processes.at_once import turns
@@ -81,17 +82,35 @@ def compile_objects(
         raise BuildFailed(f"two sources would share an object file: {', '.join(sorted(stems))}; rename one.")
     out_dir.mkdir(parents=True, exist_ok=True)
     head = [*compile_command(toolchain, optimize), *warning_flags(), *flags]
-    for folder in include_dirs:
-        head += ["-I", str(folder.resolve()), f"-ffile-prefix-map={folder.resolve()}={folder.name}"]
+    folders = tuple(folder.resolve() for folder in include_dirs)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(partial(_compile, out_dir.resolve(), head, turns()), sources))
+        return list(pool.map(partial(_compile, out_dir.resolve(), tuple(head), folders, turns()), sources))
 
 
-def _compile(out_dir: Path, head: Sequence[str], turn: AbstractContextManager[object], source: Path) -> Path:
-    folder = source.parent.resolve()
+def _compile(
+    out_dir: Path,
+    head: tuple[str, ...],
+    folders: tuple[Path, ...],
+    turn: AbstractContextManager[object],
+    source: Path,
+) -> Path:
+    """Compile a source, or take its object from the cache. head: compiler and flags. folders: of headers."""
+    source = source.parent.resolve() / source.name
     target = out_dir / f"{source.stem}.o"
-    with turn:
-        run_tool([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder, reads=[source])
+    command = [*head]
+    for folder in folders:
+        command += ["-I", str(folder), f"-ffile-prefix-map={folder}={folder.name}"]
+    command.append(f"-ffile-prefix-map={source.parent}=.")
+
+    def run(*arguments: str) -> None:
+        with turn:
+            run_tool([*command, *arguments], source.parent, reads=[source])
+
+    compile_kept(
+        head, source, target,
+        preprocess=lambda file: run("-E", "-P", source.name, "-o", str(file)),
+        compile_one=lambda: run("-c", source.name, "-o", str(target)),
+    )  # fmt: skip
     return made_by(target, head[0])
 
 

@@ -5,7 +5,7 @@ Constants and functions that several layers share are listed once, with the laye
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -62,12 +62,12 @@ class FlashByLayer:
 
 
 def flash_by_layer(
-    program: Program, code: ObjectCode, functions: Mapping[str, Sequence[str]], weights_object: str
+    program: Program, code: ObjectCode, functions: Mapping[str, Sequence[str]], is_weights: Callable[[str], bool]
 ) -> FlashByLayer:
     """Assign the bytes of a package to its layers.
 
     functions: for each function that computes layers, the names of the layers.
-    weights_object: name of the object file that contains the constants and no code.
+    is_weights: returns True for the name of an object file that contains constants and no code.
     """
     calls = list(program.kernel_calls())
     layers = {call.name: LayerFlash(layer=call.name, weights_bytes=0, code_bytes=0) for call in calls}
@@ -89,7 +89,7 @@ def flash_by_layer(
         for place in code.reached(function):
             users.setdefault(place, set()).update(name for name in names if name in layers)
     shared_code: list[SharedFlash] = []
-    counted = {place: size for place, size in code.num_bytes.items() if place[0] != weights_object and size}
+    counted = {place: size for place, size in code.num_bytes.items() if not is_weights(place[0]) and size}
     for place in sorted(counted):
         names = sorted(users.get(place, ()), key=lambda name: order[name])
         if len(names) == 1:

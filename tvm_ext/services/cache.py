@@ -7,11 +7,7 @@ folder can forge an entry, and is trusted.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import stat
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
@@ -19,14 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tvm_ext.core.errors import BadInput
-from tvm_ext.core.processes.system import NO_LINK, PLAIN_FILE_FLAGS
+from tvm_ext.core.files.kept_files import read_kept, write_kept
 from tvm_ext.services.job import Job, JobOutcome, OpenServices
 
-FOLDER = "TVM_EXT_CACHE"
-"""Environment variable for the folder of the cache."""
-
-
-_MOST_BYTES = 64 << 20
 _FIELDS = {"key": str, "result": str | None, "kind": str, "problem": str}
 """Fields of an entry and their types."""
 
@@ -37,12 +28,6 @@ class Services(Protocol):
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]: ...
 
     def opened(self) -> AbstractContextManager[OpenServices]: ...
-
-
-def default_folder() -> Path:
-    """Return the cache folder: TVM_EXT_CACHE, or `tvm_ext` in the user's cache folder."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get(FOLDER) or home / "tvm_ext")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +47,10 @@ class ResultCache:
 
     def get(self, key: str) -> JobOutcome | None:
         """Return the cached outcome; None if there is no entry, or the entry is not valid for this job."""
-        with suppress(OSError, ValueError, RecursionError):
-            digest, _, text = _read_plain(self._place(key)).partition(b"\n")
-            if digest != hashlib.sha256(text).hexdigest().encode():
-                return None
+        text = read_kept(self._place(key))
+        if text is None:
+            return None
+        with suppress(ValueError, RecursionError):
             kept = json.loads(text)
             if not isinstance(kept, dict) or not _is_entry(fields := cast("dict[str, Any]", kept), key + self.suffix):
                 return None
@@ -78,31 +63,11 @@ class ResultCache:
         result = outcome.result
         kept = {**asdict(outcome), "key": key + self.suffix}
         kept["result"] = None if result is None else result.decode("latin-1")
-        text = json.dumps(kept, sort_keys=True).encode()
-        place = self._place(key)
-        with suppress(OSError):
-            place.parent.mkdir(exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-                try:
-                    file.write(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-                    file.flush()
-                    os.replace(file.name, place)
-                except OSError:
-                    os.unlink(file.name)
-                    raise
+        write_kept(self._place(key), json.dumps(kept, sort_keys=True).encode())
 
     def _place(self, key: str) -> Path:
         name = key + self.suffix
         return self.folder / name[:2] / name[2:]
-
-
-def _read_plain(path: Path) -> bytes:
-    """Return the bytes of a file. Raises OSError for a link, for a file that is not regular or is too large."""
-    with open(os.open(path, os.O_RDONLY | NO_LINK | PLAIN_FILE_FLAGS), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
-            raise OSError("not a cache entry")
-        return file.read(_MOST_BYTES)
 
 
 def _is_entry(fields: dict[str, Any], name: str) -> bool:

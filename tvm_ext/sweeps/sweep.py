@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ext.core import errors
 from tvm_ext.core.errors import BadOptions, TvmExtError
+from tvm_ext.core.files.kept_files import default_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.services.cache import ResultCache, Services, default_folder, remembered
+from tvm_ext.services.cache import ResultCache, Services, remembered
 from tvm_ext.services.executors import check_services, chosen_services
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of

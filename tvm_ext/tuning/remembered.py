@@ -8,7 +8,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Self, TypeVar
 
-from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sources import emit_sources
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
@@ -69,7 +68,7 @@ def key_of(method: MeasuredMethod, platform: Platform, tools: Tools) -> str:
     compiled = compiled_methods([renamed(method)], platform)
     parts = (compiled.program, compiled.plan, compiled.interface, compiled.origin, compiled.platform)
     digest = hashlib.sha256(tools.text.encode())
-    for name, text in sorted(emit_sources(*parts, weights=[Piece(text="")]).items()):
+    for name, text in sorted(emit_sources(*parts, weights={}).items()):
         digest.update(f"\0{name}\0{text}".encode())
     return digest.hexdigest()
 

@@ -15,13 +15,14 @@ from codegen_c.program.steps import calls
 from tvm_ext.compilation.pipeline import Compiler
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.core.files.kept_files import default_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.runner import Runner
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.services.cache import ResultCache, default_folder
+from tvm_ext.services.cache import ResultCache
 from tvm_ext.tuning.layers import TunedLayer, digests_of, layers_of, method_of
 from tvm_ext.tuning.layers_program import MeasuredMethod
 from tvm_ext.tuning.measure import Bench, measured_ways
