@@ -226,19 +226,20 @@ def choose_width(
     reached_db: Callable[[IntegerChoice], float],
     params: Sequence[relax.Var],
     *,
+    units: Set[int],
     min_snr_db: float,
 ) -> ChosenWidth:
     """Choose the units with activations of 16 bits: none, all possible, or as many as bring every output to
     `min_snr_db`.
 
     reached_db: returns the ratio that the outputs reach.
-    params: the parameters of the function that may be integers. Where even all units do not reach the ratio, all of
-    them get 16 bits.
+    params: the parameters of the function that may be integers. units: the units that may be integers. Where even all
+    units do not reach the ratio, all of them get 16 bits.
     """
-    units = runner.units
-    found = [index for index, unit in enumerate(units) if has_wide_form(unit)]
+    integer = {index: runner.units[index] for index in sorted(units)}
+    found = [index for index, unit in integer.items() if has_wide_form(unit)]
     if activations == "int16":
-        others = [unit for unit in units if unit.computes and not has_wide_form(unit)]
+        others = [unit for unit in integer.values() if unit.computes and not has_wide_form(unit)]
         reason = "has no integer kernel of 16 bits"
         names = [(unit.name, f"{unit.operator.removeprefix('relax.')} {reason}") for unit in others]
         return ChosenWidth(wide=frozenset(found), reasons=tuple(UnitReason(name=n, reason=r) for n, r in names))
@@ -260,14 +261,14 @@ def choose_width(
     least = _noise(reached_db(whole))
     noise = {index: _noise(db) - least for index, db in alone.items()}
     left, narrowed = _noise(min_snr_db) - least, list[int]()
-    for index in sorted(found, key=lambda index: (noise[index] / saved_work(units[index]), index)):
+    for index in sorted(found, key=lambda index: (noise[index] / saved_work(integer[index]), index)):
         if noise[index] <= left:
             left -= max(0.0, noise[index])
             narrowed.append(index)
     count = most(len(narrowed), lambda count: reached(every - set(narrowed[:count])) >= min_snr_db)
     chosen = every - set(narrowed[:count])
     return ChosenWidth(wide=chosen, reasons=tuple(
-        UnitReason(name=units[index].name, reason=(
+        UnitReason(name=integer[index].name, reason=(
             f"in 8 bits it alone leaves {alone[index]:g} dB at the outputs, and {min_snr_db:g} dB are asked for"
         ))
         for index in sorted(chosen)

@@ -38,21 +38,20 @@ def correct_biases(
     choice: IntegerChoice,
     four_bits: frozenset[int] = frozenset(),
 ) -> dict[int, LinearInt8]:
-    """Return the int8 form of each linear unit, where all units that can be integers are integers.
+    """Return the int8 form of each linear unit that computes in integers.
 
-    choice: the parameters of the activations.
+    choice: the units that do, and the parameters of the activations.
     four_bits: units whose weights have 4 bits.
     As many evenly spread samples are used as fit in 256 MiB.
     """
-    integer = frozenset(index for index, unit in enumerate(runner.units) if unit.kind != "float")
-    choice = replace(choice, units=integer, linear={})
+    choice = replace(choice, linear={})
     samples = spread(samples, _affordable(runner))
     exact: list[dict[relax.Var, Any]] = [runner.start(sample) for sample in samples]
     rounded: list[dict[relax.Var, Any]] = [runner.start(sample, choice) for sample in samples]
     found: dict[int, LinearInt8] = {}
     for index, unit in enumerate(runner.units):
         wanted = [runner.compute(index, values) for values in exact]
-        if unit.kind == "linear":
+        if unit.kind == "linear" and index in choice.units:
             parameters = choice.parameters(index, unit.inputs[0])
             scale = parameters.scale
             given = _in_four_bits(unit, parameters, rounded) if index in four_bits else None

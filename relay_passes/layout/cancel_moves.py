@@ -1,4 +1,4 @@
-"""Replace permutations that cancel each other, with reshapes between them, by a single reshape.
+"""Replace reshapes in a row, and permutations among them that cancel each other, by a single reshape.
 
 Rewrite:
     a = permute_dims(x, [0, 3, 1, 2]); b = squeeze(a, [3]); y = permute_dims(b, [0, 2, 1])
@@ -69,13 +69,11 @@ def _source(mod: tvm.IRModule, flow: Dataflow, binding: relax.VarBinding) -> rel
         return None
     chain: list[relax.Call] = []
     found: relax.Var | None = None
-    permutes = False
     last: relax.VarBinding | None = binding
     while last is not None and (move := _move(mod, last.value)) is not None:
         chain.insert(0, move)
-        permutes = permutes or op_name(move) == "relax.permute_dims"
         source = last.value.args[0]
-        if permutes and len(chain) > 1 and _keeps_order(chain, static_shape(source)):
+        if len(chain) > 1 and _keeps_order(chain, static_shape(source)):
             found = source
         last = flow.made.get(source)
     return found

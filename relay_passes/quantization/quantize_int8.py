@@ -12,8 +12,9 @@ Rewrite:
     A state has the same scale at the start and at the end of a run. States become integers whatever the inputs do, or
     stay float where the outputs, over all samples in order, would otherwise lose too much. Module attributes hold the
     initial values of integer states, and the measurements as JSON in `tvm_ext.quantization`.
-Leaves alone: operators without an integer form, operators that lose too much, and values other than float32. A value
-between integers and float is quantized or dequantized only once.
+Leaves alone: operators without an integer form, operators that lose too much, spectra of a signal up to their
+logarithm unless float is not allowed, and values other than float32. A value between integers and float is quantized or
+dequantized only once.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from relay_passes.analysis.correct_biases import correct_biases, spread
 from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit, is_float_tensor, units_of
 from relay_passes.analysis.run_units import FLOAT, Array, IntegerChoice, Sample, UnitRunner
+from relay_passes.analysis.spectra import IsTransform, spectra
 from relay_passes.analysis.wide_states import wide_states
 from relay_passes.dataflow import array_of, bindings, op_name
 from relay_passes.quantization.insert_qdq import Written, insert_qdq
@@ -54,6 +56,8 @@ from relay_passes.simplify.expose_gathers import ExposeGathers
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, PortScales, QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_nodes import ModelState
+
+_SPECTRAL = "belongs to a spectrum, whose small values 8 bits would lose; a transform computes it in float"
 
 
 @tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")
@@ -71,6 +75,7 @@ class QuantizeInt8:
     bits: the layers that get 4-bit weights, none by default.
     activations: "int16" for all operators with int16 kernels, or "mixed" for as many of them as bring every output to
     min_snr_db.
+    is_transform: tells matrices of Fourier transforms, whose spectra stay in float.
 
     Raises UnsupportedModel for a model that is already quantized, that computes nothing in float, or that has operators
     without an int8 form where float is not allowed.
@@ -88,10 +93,12 @@ class QuantizeInt8:
         float_allowed: bool = True,
         bits: WeightBits | None = None,
         activations: Activations = "int8",
+        is_transform: IsTransform = lambda _: False,
     ) -> None:
         self.bits, self.activations = bits or WeightBits(), activations
         self.samples, self.labels, self.resets, self.elementwise = samples, labels, resets, elementwise
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
+        self.is_transform = is_transform
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         _refuse_quantized(mod["main"])
@@ -105,7 +112,9 @@ class QuantizeInt8:
                 f"the processor has no FPU, and these operators have no int8 form: {_listed(in_float)}. Replace them "
                 "in the model, or choose a processor with an FPU."
             )
-        if all(unit.kind in ("float", "move", "part") for unit in units):
+        spectral = spectra(units, func.params, self.is_transform) if self.float_allowed else frozenset[int]()
+        in_float += [UnitReason(name=units[index].name, reason=_SPECTRAL) for index in sorted(spectral)]
+        if not any(unit.computes and index not in spectral for index, unit in enumerate(units)):
             raise UnsupportedModel(
                 "quantize = int8: no float operator of the model has an int8 form; leave the option out."
             )
@@ -120,7 +129,7 @@ class QuantizeInt8:
         ports = list(func.params[: len(func.params) - len(steps.states)])
         may_be_integers = [*([] if self.float_io else ports), *states]
         params = [param for param in may_be_integers if is_float_tensor(param) and param in calibrated.narrow]
-        integer_units = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
+        integer_units = frozenset(index for index, unit in enumerate(units) if unit.kind != "float") - spectral
         all_eight_bits = IntegerChoice(
             units=integer_units, activations=calibrated.narrow, wide_activations=calibrated.wide,
             states=calibrated.states, wide_states=wide_states(units, calibrated.states, ties),
@@ -145,7 +154,10 @@ class QuantizeInt8:
             return min(alone, carried_error(runner, steps, tried).outputs_db) if steps.states else alone
 
         # 4. Choose the units with activations of 16 bits.
-        width = choose_width(runner, self.activations, widened, reached_db, params, min_snr_db=self.min_snr_db)
+        width = choose_width(
+            runner, self.activations, widened, reached_db, params, units=all_eight_bits.units,
+            min_snr_db=self.min_snr_db,
+        )  # fmt: skip
         all_integer = widened(width.wide)
 
         @cache
@@ -160,6 +172,9 @@ class QuantizeInt8:
         if self.float_allowed:
             choice, chosen = self._chosen(runner, steps, samples, all_integer, params)
             in_float += chosen
+            if chosen:  # biases made up for errors of operators that are float now
+                again = replace(choice, linear=correct_biases(runner, samples, choice, four_bit_units & choice.units))
+                choice = max(again, choice, key=reached_db)
         # 7. Write the choice into the module, and the measurements into its attributes.
         measured = measure(runner, samples, choice)
         changed = mod.clone()

@@ -67,7 +67,8 @@ def test_bias_correction_takes_back_the_mean_error() -> None:
     runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
     activations = calibrate(runner, samples).narrow
     inputs = frozenset(mod["main"].params)
-    corrected = correct_biases(runner, samples, IntegerChoice(activations=activations, inputs=inputs))
+    integer = IntegerChoice(units=frozenset({0}), activations=activations, inputs=inputs)
+    corrected = correct_biases(runner, samples, integer)
     plain = {0: quantize_linear(weight, 0, np.zeros(2, "float32"), activations[mod["main"].params[0]].scale)}
 
     def mean_error(linear: dict[int, object]) -> float:
@@ -86,6 +87,8 @@ def test_bias_correction_of_one_channel_and_several_images() -> None:
     mod = load(module_of([x], lambda b: b.emit(OP.nn.conv2d(x, relax.const(WEIGHTS[:1])))))
     samples = samples_of(mod)
     runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
-    choice = IntegerChoice(activations=calibrate(runner, samples).narrow, inputs=frozenset(mod["main"].params))
+    choice = IntegerChoice(
+        units=frozenset({0}), activations=calibrate(runner, samples).narrow, inputs=frozenset(mod["main"].params)
+    )
     (linear,) = correct_biases(runner, samples, choice).values()
     assert linear.bias.shape == (1,) and linear.weight.shape == (1, 2, 3, 3)

@@ -24,6 +24,7 @@ from tvm import relax
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend, Estimate, footprint_of
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
+from codegen_c.kernels.fourier.fourier_f32 import is_transform
 from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.lower import macs_of_function
@@ -101,7 +102,7 @@ def quantizing(
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
-            min_snr_db=options.min_snr_db, bits=bits, activations=options.activations,
+            min_snr_db=options.min_snr_db, bits=bits, activations=options.activations, is_transform=is_transform,
         ),
     ]  # fmt: skip
 

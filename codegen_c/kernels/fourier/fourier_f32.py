@@ -53,7 +53,12 @@ def _matrix(operator: Product) -> Array:
 def holds_a_fourier_basis(operator: Product, target: Target) -> bool:
     """the constant must hold windowed cosines, or cosines and sines, of successive frequencies; the length of their
     transform and of frames must be even, and half of the length a product of several factors 2, 3, 4 and 5"""
-    basis = fourier_basis(_matrix(operator))
+    return is_transform(_matrix(operator))
+
+
+def is_transform(matrix: Array) -> bool:
+    """Return True if a product with a matrix float32[rows, samples] can be computed as Fourier transforms."""
+    basis = fourier_basis(matrix)
     if basis is None or basis.length % 2 or len(basis.window) % 2:
         return False
     one_sided = basis.end <= basis.length // 2 + 1
