@@ -236,6 +236,14 @@ def rebuild(
     return build(func.params, sequence, results, attrs=func.attrs, as_tuple=as_tuple, replace=replace)
 
 
+def with_values(func: relax.Function, values: Mapping[relax.Var, relax.Expr]) -> relax.Function:
+    """Return `func` with other values for some variables, and without bindings that nothing reads any more."""
+    if not values:
+        return func
+    sequence = [relax.VarBinding(b.var, values.get(b.var, b.value)) for b in bindings(func)]
+    return rebuild(func, live(sequence, outputs(func)))
+
+
 def with_main(mod: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
     """Return the module with another `main`."""
     changed = mod.clone()

@@ -11,7 +11,8 @@ import numpy as np
 from codegen_c.c_text.text import MOST_COLUMNS, block, comment, comment_block, float_literal, string_literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
-from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.status import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET
 
 
 def emit_header(

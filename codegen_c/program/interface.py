@@ -338,13 +338,3 @@ class Interface:
     def warm_up_name(self) -> str:
         """Name of the C constant with the number of warm-up runs."""
         return f"{self.model}_warm_up_runs"
-
-
-NOT_RESET, NOT_READY = -1, -2
-"""Status of a run: its states were never set; its window over time is not full yet."""
-
-MISALIGNED = -3
-"""Status of a run: the caller's block of memory is not aligned."""
-
-FULL, EMPTY = -3, -4
-"""Status of a pipeline: outputs must be taken before the next put; there is no output to take."""

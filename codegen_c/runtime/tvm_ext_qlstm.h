@@ -27,18 +27,6 @@ typedef struct {
     int32_t clip; /* bound of the cell; 0 for none */
 } tvm_ext_lstm_layer;
 
-/* value as an int16 */
-TVM_EXT_INLINE int32_t tvm_ext_lstm_saturated(int32_t value)
-{
-#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
-    int32_t result;
-    __asm__("ssat %0, #16, %1" : "=r"(result) : "r"(value));
-    return result;
-#else
-    return value > INT16_MAX ? INT16_MAX : value < INT16_MIN ? INT16_MIN : value;
-#endif
-}
-
 /* value times a factor, as tvm_ext_requantize_tflite. |value| is at most 2^30, which leaves room for fewer
  * instructions: for the upper word of a product, and for the half that is added before the last shift. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_scaled(int32_t value, tvm_ext_lstm_factor factor)
@@ -54,7 +42,7 @@ TVM_EXT_INLINE int32_t tvm_ext_lstm_scaled(int32_t value, tvm_ext_lstm_factor fa
 /* The same as an int16. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_narrowed(int32_t value, tvm_ext_lstm_factor factor)
 {
-    return tvm_ext_lstm_saturated(tvm_ext_lstm_scaled(value, factor));
+    return tvm_ext_saturate_s16(tvm_ext_lstm_scaled(value, factor));
 }
 
 /* Value between two entries of the table, times 2^bits. size: 24 * 2^bits for 1.0. */
@@ -94,8 +82,8 @@ TVM_EXT_INLINE int32_t tvm_ext_lstm_gate(const tvm_ext_lstm_layer *layer, const 
                                          const int32_t *sums_of_hidden, int32_t g, int32_t u)
 {
     const int32_t index = (g * layer->units) + u;
-    return tvm_ext_lstm_saturated(tvm_ext_lstm_narrowed(sums_of_input[index], layer->input[g]) +
-                                  tvm_ext_lstm_narrowed(sums_of_hidden[index], layer->hidden[g]));
+    return tvm_ext_saturate_s16(tvm_ext_lstm_narrowed(sums_of_input[index], layer->input[g]) +
+                                tvm_ext_lstm_narrowed(sums_of_hidden[index], layer->hidden[g]));
 }
 
 /* A step. sums_of_input, sums_of_hidden: int32[4, units]. cell: int16[units] and hidden: int8[units], before and after
@@ -112,8 +100,8 @@ TVM_EXT_INLINE void tvm_ext_lstm_step(const tvm_ext_lstm_layer *layer, const int
         const int32_t output_gate = tvm_ext_lstm_gate(layer, sums_of_input, sums_of_hidden, 3, u);
         const int32_t kept = tvm_ext_lstm_sigmoid(forget_gate, table) * cell[u];
         const int32_t added = tvm_ext_lstm_sigmoid(input_gate, table) * tvm_ext_lstm_tanh(3 * cell_gate, table);
-        int32_t next = tvm_ext_lstm_saturated(tvm_ext_lstm_narrowed(kept, layer->forget) +
-                                              tvm_ext_lstm_narrowed(added, layer->update));
+        int32_t next = tvm_ext_saturate_s16(tvm_ext_lstm_narrowed(kept, layer->forget) +
+                                            tvm_ext_lstm_narrowed(added, layer->update));
         if (layer->clip > 0) {
             next = next > layer->clip ? layer->clip : next < -layer->clip ? -layer->clip : next;
         }

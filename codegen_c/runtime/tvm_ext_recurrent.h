@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tvm_ext_layer.h"
+#include "tvm_ext_requantize.h"
 
 typedef struct {
     int32_t units;
@@ -21,18 +22,6 @@ typedef struct {
     int32_t low;               /* least hidden state */
     int32_t limit;             /* bound of an LSTM's cell; 0 for none */
 } tvm_ext_recurrent_layer;
-
-/* value as an int16 */
-TVM_EXT_INLINE int32_t tvm_ext_recurrent_saturated(int32_t value)
-{
-#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
-    int32_t result;
-    __asm__("ssat %0, #16, %1" : "=r"(result) : "r"(value));
-    return result;
-#else
-    return value > INT16_MAX ? INT16_MAX : value < INT16_MIN ? INT16_MIN : value;
-#endif
-}
 
 /* sum * 2^left * multiplier / 2^32. |sum * 2^left| and the multiplier are below 2^31. */
 TVM_EXT_INLINE int32_t tvm_ext_recurrent_scaled(int32_t sum, int32_t left, int32_t multiplier)
@@ -51,7 +40,7 @@ TVM_EXT_INLINE int32_t tvm_ext_recurrent_scaled(int32_t sum, int32_t left, int32
 TVM_EXT_INLINE int32_t tvm_ext_recurrent_gate(const tvm_ext_recurrent_layer *layer, const int32_t *sums,
                                               const int32_t *multiplier, int32_t k)
 {
-    return tvm_ext_recurrent_saturated(tvm_ext_recurrent_scaled(sums[k], layer->left, multiplier[k]));
+    return tvm_ext_saturate_s16(tvm_ext_recurrent_scaled(sums[k], layer->left, multiplier[k]));
 }
 
 /* 2^15 * sigmoid(gate / 2^12), on the line between two entries of the table, rounded down.
@@ -87,12 +76,7 @@ TVM_EXT_INLINE int32_t tvm_ext_recurrent_shifted(int32_t value, int32_t shift)
 /* value as an int8 of at least `low` */
 TVM_EXT_INLINE int8_t tvm_ext_recurrent_byte(int32_t value, int32_t low)
 {
-#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
-    int32_t result;
-    __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(value));
-#else
-    const int32_t result = value > INT8_MAX ? INT8_MAX : value < INT8_MIN ? INT8_MIN : value;
-#endif
+    const int32_t result = tvm_ext_saturate_s8(value);
     return (int8_t)(low > INT8_MIN && result < low ? low : result);
 }
 
@@ -127,13 +111,13 @@ TVM_EXT_INLINE void tvm_ext_recurrent_lstm(const tvm_ext_recurrent_layer *layer,
         const int32_t candidate = tvm_ext_recurrent_gate(layer, sums, multiplier, (3 * units) + u);
         const int32_t added = tvm_ext_recurrent_sigmoid(input, table) * tvm_ext_recurrent_tanh(candidate, table);
         const int32_t kept = tvm_ext_recurrent_sigmoid(forget, table) * cell[u];
-        int32_t next = tvm_ext_recurrent_saturated(tvm_ext_recurrent_shifted(kept + (added >> (15 - power)), 15));
+        int32_t next = tvm_ext_saturate_s16(tvm_ext_recurrent_shifted(kept + (added >> (15 - power)), 15));
         if (layer->limit > 0) {
             next = next > layer->limit ? layer->limit : next < -layer->limit ? -layer->limit : next;
         }
         cell[u] = (int16_t)next;
-        const int32_t scaled = power > 13 ? tvm_ext_recurrent_shifted(next, power - 13)
-                                          : tvm_ext_recurrent_saturated(next * (1 << (13 - power)));
+        const int32_t scaled =
+            power > 13 ? tvm_ext_recurrent_shifted(next, power - 13) : tvm_ext_saturate_s16(next * (1 << (13 - power)));
         const int32_t let_out = tvm_ext_recurrent_sigmoid(output, table) * tvm_ext_recurrent_tanh(scaled, table);
         hidden[u] = tvm_ext_recurrent_hidden(layer, tvm_ext_recurrent_shifted(let_out, 15));
     }
@@ -162,7 +146,7 @@ TVM_EXT_INLINE void tvm_ext_recurrent_gru(const tvm_ext_recurrent_layer *layer, 
         const int32_t input = tvm_ext_recurrent_gate(layer, sums, multiplier, (2 * units) + u);
         const int32_t product = tvm_ext_recurrent_gate(layer, sums, multiplier, (3 * units) + u);
         const int32_t total = input + tvm_ext_recurrent_shifted(tvm_ext_recurrent_sigmoid(r, table) * product, 15);
-        const int32_t candidate = tvm_ext_recurrent_tanh(tvm_ext_recurrent_saturated(2 * total), table);
+        const int32_t candidate = tvm_ext_recurrent_tanh(tvm_ext_saturate_s16(2 * total), table);
         tvm_ext_recurrent_blend(layer, tvm_ext_recurrent_sigmoid(z, table), candidate, &state[u], &hidden[u]);
     }
 }

@@ -22,12 +22,11 @@ from relay_passes.dataflow import (
     build,
     infer,
     is_dataflow,
-    live,
     op_name,
-    outputs,
     permuted_axes,
-    rebuild,
     static_shape,
+    with_main,
+    with_values,
 )
 from relay_passes.patterns import Dataflow
 from tvm_ext.core.decisions.composites import CompositeKind
@@ -45,22 +44,13 @@ class CancelMoves:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        flow = Dataflow(main)
-        sources = {
-            binding.var: source
+        flow, module = Dataflow(main), mod.clone()
+        reshaped = {
+            binding.var: _reshaped(module, binding, source)
             for binding in flow.sequence
             if binding.var not in flow.returned and (source := _source(mod, flow, binding)) is not None
         }
-        if not sources:
-            return mod
-        module = mod.clone()
-        sequence = [
-            relax.VarBinding(b.var, _reshaped(module, b, sources[b.var])) if b.var in sources else b
-            for b in flow.sequence
-        ]
-        results = outputs(main)
-        module.update_func(module.get_global_var("main"), rebuild(main, live(sequence, results), results))
-        return module
+        return with_main(module, with_values(main, reshaped)) if reshaped else mod
 
 
 def _source(mod: tvm.IRModule, flow: Dataflow, binding: relax.VarBinding) -> relax.Var | None:

@@ -24,11 +24,11 @@ from relay_passes.dataflow import (
     constant,
     infer,
     is_dataflow,
-    live,
     op_name,
     outputs,
-    rebuild,
     static_shape,
+    with_main,
+    with_values,
 )
 from relay_passes.layout.channels_last import NHWC_TO_NCHW
 from relay_passes.patterns import Dataflow, any_value, either, op
@@ -44,7 +44,7 @@ class FlattenChannelsLast:
         if not is_dataflow(main):
             return mod
         flow, module = Dataflow(main), mod.clone()
-        found: dict[relax.Var, relax.Expr] = {}
+        reshaped: dict[relax.Var, relax.Expr] = {}
         for binding in flow.sequence:
             image = _flattened_image(mod, binding, flow)
             if image is None or binding.var in flow.returned:
@@ -58,15 +58,8 @@ class FlattenChannelsLast:
                 continue
             for var, layer in layers.items():
                 module.update_func(var, layer)
-            found[binding.var] = image
-        if not found:
-            return mod
-        moved = [
-            relax.VarBinding(b.var, _reshaped(module, b, found[b.var])) if b.var in found else b for b in flow.sequence
-        ]
-        results = outputs(main)
-        module.update_func(module.get_global_var("main"), rebuild(main, live(moved, results), results))
-        return module
+            reshaped[binding.var] = _reshaped(module, binding, image)
+        return with_main(module, with_values(main, reshaped)) if reshaped else mod
 
 
 def _flattened_image(mod: tvm.IRModule, binding: relax.VarBinding, flow: Dataflow) -> relax.Var | None:

@@ -20,12 +20,11 @@ from relay_passes.dataflow import (
     bindings,
     build,
     is_dataflow,
-    live,
     op_name,
-    outputs,
-    rebuild,
     static_shape,
     substitute,
+    with_main,
+    with_values,
 )
 from relay_passes.patterns import Dataflow
 from tvm_ext.core.decisions.composites import SourceNodes
@@ -57,12 +56,7 @@ class JoinSpectra:
             if composite is not None and self.backend.has_kernel(composite):
                 first = chain[0][0].value
                 joined[binding.var] = call_new(module, binding.value.op.name_hint + "_power", composite, first.args)
-        if not joined:
-            return mod
-        sequence = [relax.VarBinding(b.var, joined.get(b.var, b.value)) for b in flow.sequence]
-        results = outputs(main)
-        module.update_func(module.get_global_var("main"), rebuild(main, live(sequence, results), results))
-        return module
+        return with_main(module, with_values(main, joined)) if joined else mod
 
 
 def _chain(mod: tvm.IRModule, flow: Dataflow, last: relax.VarBinding) -> list[list[relax.VarBinding]]:

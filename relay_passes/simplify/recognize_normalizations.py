@@ -10,14 +10,12 @@ from relay_passes.dataflow import (
     array_of,
     constant,
     infer,
-    live,
     map_dataflow,
     op_name,
     operands,
-    outputs,
-    rebuild,
     static_shape,
     with_span,
+    with_values,
 )  # fmt: skip
 from relay_passes.patterns import Dataflow, Match, Pattern, any_value, either, number, op
 
@@ -83,10 +81,7 @@ def _recognized(func: relax.Function) -> relax.Function:
         if match is not None:
             weight, bias, last = _affine(binding, flow, has_bias=_LAYER_NORM in match)
             replaced[last.var] = with_span(_call(match, weight, bias), binding.value.span)
-    if not replaced:
-        return func
-    rewritten = [relax.VarBinding(b.var, replaced.get(b.var, b.value)) for b in flow.sequence]
-    return rebuild(func, live(rewritten, outputs(func)))
+    return with_values(func, replaced)
 
 
 def _call(match: Match, weight: np.ndarray, bias: np.ndarray) -> relax.Call:

@@ -14,7 +14,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.overlay import overlay_faults, overlay_of
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import check_reach, validate
-from codegen_c.program.interface import MISALIGNED
+from codegen_c.program.status import MISALIGNED
 from tests.arena.programs import call, program
 from tests.errors.test_platform_errors import platform_file
 from tests.golden import models as small_models

@@ -12,7 +12,8 @@ import pytest
 
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
-from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.status import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET
 from tests.support.onnx_models import image_in_and_out
 from tests.support.packages import Packages
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen_c.program.interface import NOT_READY, NOT_RESET
+from codegen_c.program.status import NOT_READY, NOT_RESET
 from tvm_ext.core.alignment import MOST_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.processes.wire import Value

@@ -12,8 +12,9 @@ from typing import Self
 import numpy as np
 
 from codegen_c.emit.header import emit_interface_check
-from codegen_c.program.interface import NOT_READY, Interface, Port
+from codegen_c.program.interface import Interface, Port
 from codegen_c.program.makespan import put_order
+from codegen_c.program.status import NOT_READY
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, NotReady, RunFailed
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import HOST_TOOLCHAIN, QUICK_TOOLCHAIN, Toolchain

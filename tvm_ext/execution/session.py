@@ -15,7 +15,8 @@ from typing import IO, Self
 
 import numpy as np
 
-from codegen_c.program.interface import NOT_READY, Interface
+from codegen_c.program.interface import Interface
+from codegen_c.program.status import NOT_READY
 from tvm_ext.core.errors import NotReady, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import PATIENCE, allowed_seconds

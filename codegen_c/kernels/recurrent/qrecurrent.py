@@ -23,7 +23,7 @@ from tvm_ext.core.alignment import aligned
 from tvm_ext.core.recurrent_cells import RECURRENT_CELLS, TABLE_BITS, TANH_POWER, UNIT_POWER, RecurrentCell
 
 LAYER = "tvm_ext_recurrent_layer"
-INCLUDES = ("tvm_ext_recurrent.h", "tvm_ext_layer.h")
+INCLUDES = ("tvm_ext_recurrent.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")
 UNIT_INSTRUCTIONS: Mapping[str, int] = {
     "lstm": 95, "gru": 75, "gru_resets_first": 85, "rnn_tanh": 30, "rnn_relu": 15,
 }  # fmt: skip
