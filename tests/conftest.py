@@ -16,9 +16,10 @@ from tests.support.packages import Packages
 ROOT = Path(__file__).parent.parent
 # In every compilation, of child processes too: a user's build never depends on warnings, ours are to have none.
 os.environ["TVM_EXT_STRICT_WARNINGS"] = "1"
-# Objects and measurements of earlier runs must not decide a test.
-os.environ["TVM_EXT_CACHE"] = tempfile.mkdtemp(prefix="tvm_ext_cache_")
-atexit.register(shutil.rmtree, os.environ["TVM_EXT_CACHE"], ignore_errors=True)
+# Objects and measurements of earlier runs must not decide a test. All processes of a run share their objects.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["TVM_EXT_CACHE"] = tempfile.mkdtemp(prefix="tvm_ext_cache_")
+    atexit.register(shutil.rmtree, os.environ["TVM_EXT_CACHE"], ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

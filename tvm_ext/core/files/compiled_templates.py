@@ -1,8 +1,7 @@
 """Compiled Jinja templates, kept where Python keeps the compiled modules of the same folder.
 
 Compiling the templates takes a quarter of a second, as long as the rest of the text of a small package. Whoever can
-write to `__pycache__` of an installed package can change its modules, so its entries are trusted as these are. The
-cache folder of results is no place for them, because nothing in that folder is executed.
+write to `__pycache__` of an installed package can change its modules, so its entries are trusted as these are.
 """
 
 from __future__ import annotations
