@@ -12,6 +12,7 @@ import pytest
 import tvm_ext
 from tests.support.packages import files_of
 from tvm_ext.core.errors import BadOptions, DoesNotFit
+from tvm_ext.core.files.kept_files import FOLDER
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.ahead import TriesAhead
@@ -41,6 +42,16 @@ def test_what_runs_at_once_is_the_same(digits: Path, tmp_path: Path) -> None:
     module, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(verify=("host", "qemu"))
     packages = [tvm_ext.build(module, BOARD, tmp_path / str(jobs), options, jobs=jobs) for jobs in (1, 3)]
     assert files_of(packages[0].folder) == files_of(packages[1].folder)
+
+
+def test_a_package_is_the_same_without_a_cache_of_objects(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(verify=("host",))
+    kept = files_of(tvm_ext.build(module, BOARD, tmp_path / "kept", options, jobs=2).folder)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(FOLDER, str(tmp_path / "file"))
+    assert files_of(tvm_ext.build(module, BOARD, tmp_path / "none", options, jobs=2).folder) == kept
 
 
 def test_what_does_not_fit_says_the_same(digits: Path, tmp_path: Path) -> None:

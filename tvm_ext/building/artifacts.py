@@ -102,21 +102,16 @@ def write_texts(
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
-    """Compile a package's sources to a static library and, for a platform with a board, an ELF of the self-test.
-
-    objects_dir: folder for object files. Raises MissingTool, BuildFailed.
-    """
+def library_objects(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> list[Path]:
+    """Compile the sources of a package's library, each for its processor. Raises MissingTool, BuildFailed."""
     platform, model = compiled.platform, compiled.interface.model
-    toolchain = platform.toolchain_of(platform.processor)
-    flags = [] if toolchain.prefix else ["-fPIC"]  # objects for the host are linked into a shared library, too
+    # Objects for the host are linked into a shared library, too.
+    flags = [] if platform.toolchain_of(platform.processor).prefix else ["-fPIC"]
     sources_of: dict[str, list[Path]] = {}
-    stands_in = folder / reference_file(model)
     for source in library_sources(folder, model):
-        if source == stands_in:  # the library leaves the accelerator interface to the user
-            continue
-        sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
-    library_objects = [
+        if source.name != reference_file(model):  # the library leaves the accelerator interface to the user
+            sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
+    return [
         built
         for processor, sources in sources_of.items()
         for built in compile_objects(
@@ -124,9 +119,20 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
             optimize=options.compile_for, flags=flags, include_dirs=[folder],
         )
     ]  # fmt: skip
-    sizes = section_sizes(library_objects, toolchain)
+
+
+def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
+    """Compile a package's sources to a static library and, for a platform with a board, an ELF of the self-test.
+
+    objects_dir: folder for object files. Raises MissingTool, BuildFailed.
+    """
+    platform, model = compiled.platform, compiled.interface.model
+    toolchain = platform.toolchain_of(platform.processor)
+    stands_in = folder / reference_file(model)
+    objects = library_objects(folder, compiled, options, objects_dir)
+    sizes = section_sizes(objects, toolchain)
     code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if not is_weights_file(n, model))
-    library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
+    library = static_library(objects, folder / f"lib{model}.a", toolchain)
     elf = None
     if platform.board:
         tests = [folder / f"{model}_{part}.c" for part in ("selftest", "vectors")]
@@ -136,8 +142,8 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
             optimize=options.compile_for, include_dirs=[folder],
         )  # fmt: skip
         script = folder / "board" / "link.ld"
-        elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
+        elf = link_elf([*objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
     whole = not toolchain.prefix and not drivers_of(compiled.program)
-    on_host = tuple(library_objects) if whole else ()
-    code = object_code(library_objects, toolchain)
+    on_host = tuple(objects) if whole else ()
+    code = object_code(objects, toolchain)
     return Artifacts(library=library, elf=elf, code_bytes=code_bytes, code=code, on_host=on_host)

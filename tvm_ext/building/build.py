@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +25,7 @@ from codegen_c.program.program import drivers_of
 from codegen_c.program.share_steps import share_steps
 from codegen_c.targets.registry import check_processors, startup_of
 from tvm_ext.assurance.assurance import measured_assurance
+from tvm_ext.building.ahead import compile_ahead
 from tvm_ext.building.artifacts import Artifacts, compile_package, write_texts
 from tvm_ext.building.image import Image, make_image, run_image
 from tvm_ext.building.selftest import SelfTest, drawn_faults, selftest_of
@@ -125,14 +127,15 @@ def build(
         data = calibration_by_examples(mod, options, calibration, example_inputs)
 
         def built(destination: Path) -> Package:
-            with replaced_folder(destination) as new:
+            with replaced_folder(destination) as new, at_once(jobs) as threads:
                 with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
                     subject = make_subject(
                         mod, platform, options, calibration=data, verify_inputs=verify_inputs, verifies=bool(targets),
                         progress=say, services=services, jobs=jobs, runner=device,
+                        ahead=partial(compile_ahead, threads, options=options, verifies=bool(targets)),
                     )  # fmt: skip
                 subject, used = without_small_machine(subject, targets, options.verify, device)
-                _fill(new, destination, subject, options, used, say, device, jobs)
+                _fill(new, destination, subject, options, used, say, device, threads)
             return Package.load(destination)
 
         return made_in_temporary_folder(built) if folder is None else built(path_of(folder, "folder"))
@@ -140,7 +143,7 @@ def build(
 
 def _fill(
     new: Path, destination: Path, subject: Subject, options: BuildOptions, targets: Sequence[str],
-    progress: Progress | None, device: Runner | None, jobs: int | None,
+    progress: Progress | None, device: Runner | None, threads: Executor,
 ) -> None:  # fmt: skip
     """Write, compile, run and verify the package of a compiled model in a new folder. Raises as `build` does."""
     mod, compiled = subject.mod, subject.compiled
@@ -158,14 +161,13 @@ def _fill(
 
     # Verification and the measurement of coverage wait for the compilers by the future `compiling`, so that the host's
     # library, the firmware and the reference runtime work at the same time.
-    with at_once(jobs) as threads:
-        compiling = threads.submit(compile_c)
-        verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
-        assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress))
-        artifacts = compiling.result()
-        image = make_image(new, compiled, options, objects) if options.relocatable_image else None
-        verified, board = verifying()
-        assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
+    compiling = threads.submit(compile_c)
+    verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
+    assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress))
+    artifacts = compiling.result()
+    image = make_image(new, compiled, options, objects) if options.relocatable_image else None
+    verified, board = verifying()
+    assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
     shutil.rmtree(objects)
     runs = _run_image(image, subject, board, progress) if image and board else None
     report = make_report(

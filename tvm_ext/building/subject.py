@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -152,11 +152,13 @@ def make_subject(
     services: OpenServices | None = None,
     jobs: int | None = None,
     runner: Runner | None = None,
+    ahead: Callable[[Compiled], None] | None = None,
 ) -> Subject:
     """Compile a module, choose samples, and run a reference runtime on them if the package is to be verified.
 
     jobs: number of compilers and boards at the same time while kernels are measured.
     runner: runs firmware on the device that measures kernels.
+    ahead: called with the compiled model before the reference runtime runs.
     Raises as `build` does.
     """
     reading = None
@@ -176,6 +178,8 @@ def make_subject(
         mod, compiled = compiler(UNMEASURED)
     if options.tune:
         mod, compiled, tuning = compile_tuned(compiler, (mod, compiled), platform, options, jobs, progress, runner)
+    if ahead is not None:
+        ahead(compiled)
     chosen, expected = _samples(mod, compiled, verify_inputs), None
     if verifies:
         with stage(progress, "running the reference runtime"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import Passes, StoredRows, Target
@@ -73,11 +74,18 @@ class _Sums:
     single: Blocks | None
 
 
-def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+@lru_cache(maxsize=8)
+def _packed(operator: QConv2d) -> tuple[PairedWeights, FastRequantize, Blocks | None]:
+    """Return what does not depend on the stored rows. A search asks for the same operator with many numbers of rows."""
     requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
-    finish, paired = requantize(exact, low, high), _pair(operator)
+    paired = _pair(operator)
     blocks = None if holds_sums(operator.output) else Blocks.of(paired, exact, low, high)
+    return paired, requantize(exact, low, high), blocks
+
+
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    paired, finish, blocks = _packed(operator)
     single = _single(operator, target, stored, blocks)
     sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
     tables = qconv2d.parameters(operator, finish.exact)[2:-2]
