@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen_c.arena.overlay import Overlay, overlay_of
@@ -20,6 +20,7 @@ from codegen_c.emit.memory import (
 )
 from codegen_c.emit.model import RUNTIME_HEADER
 from codegen_c.emit.pieces import Piece, PieceKind
+from codegen_c.emit.rounds import emit_rounds
 from codegen_c.emit.sharing import (
     Member,
     SharedConstant,
@@ -32,6 +33,7 @@ from codegen_c.emit.sharing import (
 from codegen_c.emit.variants import VariantGroup, emit_variants
 from codegen_c.emit.weights import constant_definition, layer_type
 from codegen_c.emit.weights import declaration as constant_declaration
+from codegen_c.program.rounds import Round
 from codegen_c.program.steps import KernelCall
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.options import CompileFor
@@ -40,15 +42,28 @@ from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bundle:
-    """The models of one package, and the objects that they share."""
+    """The models of one package, and the objects that they share.
+
+    at_once: groups of models that may run at the same time. round: the models that run together; None for no round.
+    """
 
     name: str
     members: tuple[Member, ...]
     overlays: tuple[Overlay, ...]
     functions: tuple[SharedFunction, ...]
     constants: tuple[SharedConstant, ...]
+    at_once: tuple[frozenset[str], ...] = ()
     links: tuple[ModelLink, ...] = ()
     variants: tuple[VariantGroup, ...] = ()
+    round: Round | None = None
+
+    def member(self, model: str) -> Member:
+        return next(member for member in self.members if member.model == model)
+
+    @property
+    def other_cores(self) -> tuple[str, ...]:
+        """The processors beside the first that run models or parts of them."""
+        return tuple(dict.fromkeys(name for member in self.members for name in member.other_cores))
 
     def sharing(self, member: Member) -> Sharing:
         group = self.group_of(member.model)
@@ -81,13 +96,13 @@ def _alignment_bytes(members: Sequence[Member], memory: str) -> int:
     return max(found, default=ALIGNMENT_BYTES)
 
 
-def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[str]]) -> Bundle:
+def bundle_of(name: str, members: Sequence[Member], at_once: Iterable[Iterable[str]]) -> Bundle:
     """Return a bundle with its arenas at their offsets, and its shared functions and constants.
 
     at_once: groups of models that may run at the same time.
     """
     memories = dict.fromkeys(memory for member in members for memory in member.overlaid)
-    groups = [frozenset(group) for group in at_once]
+    groups = tuple(frozenset(group) for group in at_once)
     overlays = [
         overlay_of(
             memory,
@@ -98,7 +113,7 @@ def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[s
         for memory in memories
     ]
     return Bundle(
-        name=name, members=tuple(members), overlays=tuple(overlays),
+        name=name, members=tuple(members), overlays=tuple(overlays), at_once=groups,
         functions=tuple(shared_functions(name, members)), constants=tuple(shared_constants(name, members)),
     )  # fmt: skip
 
@@ -112,6 +127,7 @@ def emit_bundle(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], p
     if bundle.functions:
         texts[f"{bundle.name}_kernels.h"] = _kernels_header(bundle, origin)
     texts |= emit_links(bundle.name, bundle.links, origin)
+    texts |= emit_rounds(bundle.name, bundle.members, bundle.links, bundle.round, origin, platform)
     pieces = common_pieces(bundle, origin, origins, platform)
     common = {name: "\n".join(piece.text for piece in found) for name, found in pieces.items()}
     return {name: folded(text) for name, text in texts.items()} | common
@@ -130,6 +146,7 @@ def _header(bundle: Bundle, origin: Origin) -> str:
     includes = "\n".join(f'#include "{name}.h"' for name in names)
     includes += f'\n#include "{bundle.name}_links.h"' if bundle.links else ""
     includes += f'\n#include "{bundle.name}_variants.h"' if bundle.variants else ""
+    includes += f'\n#include "{bundle.name}_round.h"' if bundle.round or bundle.other_cores else ""
     head = banner(origin, f"{bundle.name}: all its models.")
     return f"{head}\n#ifndef {guard}\n#define {guard}\n\n{comment_block(notes)}\n{includes}\n\n#endif\n"
 
@@ -218,9 +235,12 @@ class CommonPiece:
         return Piece(text=self.text, kind=self.kind, name=self.name, steps=steps) if steps else Piece(text=self.text)
 
 
-def kernels_file(bundle: str, optimize: CompileFor) -> str:
-    """Return the name of the file with the shared functions of all models that are optimized for one aim."""
-    return f"{bundle}_kernels_{optimize}.c"
+def kernels_file(bundle: str, optimize: CompileFor, compiled_as: str = "") -> str:
+    """Return the name of the file with the shared functions of all models that are compiled with the same flags.
+
+    compiled_as: processor whose code it is; empty for the platform's first.
+    """
+    return f"{bundle}_kernels_{optimize}{f'_{compiled_as}' if compiled_as else ''}.c"
 
 
 def kernels_title(bundle: str) -> str:
@@ -230,17 +250,17 @@ def kernels_title(bundle: str) -> str:
 def common_functions(
     bundle: str, functions: Sequence[SharedFunction], origin: Origin, origins: Mapping[str, Origin]
 ) -> dict[str, list[CommonPiece]]:
-    """Return the pieces of the files of shared functions, by file name: one file per optimization aim."""
+    """Return the pieces of the files of shared functions, by file name: one file for each set of compiler flags."""
     files: dict[str, list[CommonPiece]] = {}
-    aims: list[CompileFor] = [one.optimize for one in functions]
-    for optimize in dict.fromkeys(aims):
-        same = [one for one in functions if one.optimize == optimize]
+    kinds: list[tuple[CompileFor, str]] = [(one.optimize, one.compiled_as) for one in functions]
+    for flags in dict.fromkeys(kinds):
+        same = [one for one in functions if (one.optimize, one.compiled_as) == flags]
         used = sorted({header for one in same for header in one.function.includes} - {RUNTIME_HEADER})
         includes = [f'#include "{bundle}_kernels.h"']
         includes += [f'#include "{one}"' if one.startswith("tvm_ext_") else f"#include <{one}>" for one in used]
         includes += [f'#include "{name}"' for name in sorted({n for one in same for n, _ in one.function.headers})]
         head = "\n".join([banner(origin, kernels_title(bundle)), *includes, ""])
-        files[kernels_file(bundle, optimize)] = _folded([CommonPiece(text=head), *_definitions(same, origins)])
+        files[kernels_file(bundle, *flags)] = _folded([CommonPiece(text=head), *_definitions(same, origins)])
     return files
 
 

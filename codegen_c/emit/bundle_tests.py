@@ -8,8 +8,9 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, filled, float_literal, literal
 from codegen_c.emit.bundle import Bundle
-from codegen_c.emit.firmware import board_files, firmware_part
+from codegen_c.emit.firmware import board_files, firmware_part, other_processors
 from codegen_c.emit.links import run_symbol
+from codegen_c.emit.rounds import serve_symbol
 from codegen_c.emit.selftest import TestVector, ports
 from codegen_c.emit.templates import render
 from codegen_c.emit.variants import VariantGroup, select_cases
@@ -17,6 +18,8 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.platform import Platform
 
 _LINE_LENGTH = 100
+_ROUNDS = 4
+"""Rounds that the self-test compares, after those that fill windows over time."""
 
 
 def emit_bundle_selftest(
@@ -32,6 +35,8 @@ def emit_bundle_selftest(
         "bundle": bundle.name,
         "compares": compares,
         "models": _models(interfaces),
+        "servers": _servers(bundle),
+        "round": _round(bundle),
         "linked": [_linked(bundle, one, vectors[one.model], tolerance) for one in interfaces] if compares else [],
         "variants": [_variants(group) for group in bundle.variants],
         "kept": [
@@ -51,15 +56,60 @@ def emit_bundle_firmware(bundle: Bundle, platform: Platform, *, compares: bool) 
         "bundle": bundle.name,
         "compares": compares,
         "models": _models([m.interface for m in bundle.members]),
+        "round": list(bundle.round.models) if bundle.round else [],
+        "several": bool(bundle.other_cores),
     }
     parts = {
         f"firmware_{member.model}.c": firmware_part(
-            member.interface, platform, moves=bool(member.program.moves()), in_bundle=True
+            member.interface,
+            platform,
+            moves=bool(member.program.moves()),
+            in_bundle=True,
+            in_round=bundle.round is not None and member.model in bundle.round.models,
+            run=run_of(bundle, member.model),
         )
         for member in bundle.members
     }
     own = {"firmware.c": render("bundle_firmware.c.j2", **values), "models.h": render("bundle_models.h.j2", **values)}
-    return board_files(platform, parts | own, moves=moves)
+    functions = {core: serve_symbol(bundle.name, core) for core in bundle.other_cores}
+    own |= other_processors(bundle.name, functions, platform) if functions else {}
+    return board_files(platform, parts | own, moves=moves, others=bundle.other_cores)
+
+
+def run_of(bundle: Bundle, model: str) -> tuple[str, str]:
+    """Return the function with which the first processor runs a model, and its header; empty for the model's own."""
+    if not bundle.member(model).processors:
+        return "", ""
+    return run_symbol(bundle.name, model), f"{bundle.name}_round.h"
+
+
+def _servers(bundle: Bundle) -> list[dict[str, str]]:
+    """Return the template's fields of the processors beside the first."""
+    return [{"name": core, "function": serve_symbol(bundle.name, core)} for core in bundle.other_cores]
+
+
+def _round(bundle: Bundle) -> dict[str, object] | None:
+    """Return the template's fields of the round, which has to give what its models give one after the other."""
+    if bundle.round is None:
+        return None
+    linked = {(link.target.model, link.tensor.name) for link in bundle.links}
+    models: list[dict[str, object]] = []
+    for name in bundle.round.models:
+        member = bundle.member(name)
+        interface = member.interface
+        hands_on = any(link.source.model == name for link in bundle.links)
+        inputs = zip(ports(interface, "inputs", ""), interface.inputs, strict=True)
+        models.append(
+            {
+                "name": name,
+                "run": run_symbol(bundle.name, name) if hands_on or member.processors else interface.run,
+                "resets": interface.state_bytes > 0,
+                "inputs": [{**fields, "is_linked": (name, port.source) in linked} for fields, port in inputs],
+                "outputs": ports(interface, "outputs", ""),
+            }
+        )
+    most = max(bundle.member(name).interface.warm_up_runs for name in bundle.round.models)
+    return {"models": models, "rounds": most + _ROUNDS}
 
 
 def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], tolerance: float) -> dict[str, object]:

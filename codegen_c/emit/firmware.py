@@ -51,7 +51,8 @@ def emit_firmware(
     part = firmware_part(interface, platform, moves=moves, compares=compares, image=image, drives=drives)
     generated = {"firmware.c": part}
     if interface.servers:
-        generated |= other_processors(interface, platform)
+        functions = {name: interface.serve(name) for name in interface.servers}
+        generated |= other_processors(interface.model, functions, platform)
     return board_files(platform, generated, moves=moves, others=interface.servers)
 
 
@@ -73,21 +74,25 @@ def board_files(
     return {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
 
 
-def other_processors(interface: Interface, platform: Platform) -> dict[str, str]:
-    """Return the files that start the processors beside the first and let each run its part. Raises BadPlatform."""
+def other_processors(model: str, functions: Mapping[str, str], platform: Platform) -> dict[str, str]:
+    """Return the files that start the processors beside the first and let each run its part. Raises BadPlatform.
+
+    model: name of the model or bundle, whose header declares the functions. functions: the function that each processor
+    calls in an endless loop, by the processor's name.
+    """
     board, startup = _board(platform), startup_of(platform)
     known = starts_of(startup)
     if board.starts not in known:
         raise BadPlatform(
-            f"platform {platform.name}: the model also runs on {' and '.join(interface.servers)}, but "
+            f"platform {platform.name}: {model} also runs on {' and '.join(functions)}, but "
             f"{'board.starts is missing' if board.starts is None else f'board.starts = {board.starts!r}'}; the "
             f"start-up code supports {', '.join(known) or 'no method to start a processor'}."
         )
     numbers = {processor.name: number for number, processor in enumerate(platform.processors)}
-    servers = [{"number": numbers[one], "name": one, "function": interface.serve(one)} for one in interface.servers]
+    servers = [{"number": numbers[one], "name": one, "function": name} for one, name in functions.items()]
     return {
         "processors.c": startup_text("processors.c", startup),
-        "processors.h": render("processors.h.j2", model=interface.model, servers=servers),
+        "processors.h": render("processors.h.j2", model=model, servers=servers),
         "start.h": startup_text(f"start_{board.starts}.h", startup),
     }
 
@@ -236,10 +241,15 @@ def firmware_part(
     moves: bool,
     compares: bool = True,
     in_bundle: bool = False,
+    in_round: bool = False,
+    run: tuple[str, str] = ("", ""),
     image: bool = False,
     drives: bool = False,
 ) -> str:
-    """Return the firmware source that runs one model: the whole program, or the part that a bundle's program calls."""
+    """Return the firmware source that runs one model: the whole program, or the part that a bundle's program calls.
+
+    in_round: True if a round of the bundle runs the model. run: as in `emit_selftest`.
+    """
     startup = startup_of(platform)
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
     types = {"arena": [], "caller": types, "stream": [f"const {interface.io_struct} *"]}[interface.io]
@@ -248,7 +258,10 @@ def firmware_part(
     return render(
         "firmware.c.j2",
         model=interface.model,
-        several=bool(interface.servers),
+        run=run[0] or interface.run,
+        run_header=run[1],
+        in_round=in_round,
+        several=bool(interface.servers) and not in_bundle,
         pipeline=interface.is_pipeline,
         measured_inputs=MEASURED_INPUTS,
         put_arguments=run_arguments(interface, "input_", "output_"),

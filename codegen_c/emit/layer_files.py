@@ -37,7 +37,12 @@ def layer_pieces(
     lists = (pipelined_lists if parallel.phases else written_lists)(parallel, plan, interface, platform)
     return {
         one.file: model_pieces(
-            steps_in(parallel, one), plan, interface, origin, lists=[part for n in one.lists for part in lists[n]]
+            steps_in(parallel, one),
+            plan,
+            interface,
+            origin,
+            sharing=sharing,
+            lists=[part for n in one.lists for part in lists[n]],
         )
         for one in layer_files_of(parallel, platform, interface.model)
     }
@@ -56,7 +61,7 @@ def layer_files_of(parallel: ParallelProgram, platform: Platform, model: str) ->
     """Return the files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for each other kind of code."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for number, steps in enumerate(parallel.lists):
-        groups.setdefault(_code(platform.processor_named(steps.processor)), []).append(number)
+        groups.setdefault(code_of(platform.processor_named(steps.processor)), []).append(number)
     found: list[LayerFile] = []
     for numbers in groups.values():
         processor = parallel.lists[numbers[0]].processor
@@ -74,6 +79,13 @@ def steps_in(parallel: ParallelProgram, one: LayerFile) -> Program:
     return replace(parallel.program, steps=steps)
 
 
-def _code(processor: Processor) -> tuple[object, ...]:
+def code_of(processor: Processor) -> tuple[object, ...]:
     """Return the properties of a processor that decide its code."""
     return processor.isa, processor.simd, processor.fpu, processor.flags
+
+
+def compiled_as(platform: Platform, processor: str) -> str:
+    """Return the first processor of a platform that runs the same code; empty if it is the platform's first."""
+    code = code_of(platform.processor_named(processor))
+    found = next(one for one in platform.processors if code_of(one) == code)
+    return "" if found is platform.processor else found.name

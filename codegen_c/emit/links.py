@@ -30,7 +30,12 @@ class LinkedTensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelLink:
-    """An output of one model that becomes an input or a state of another model, or of the same model's next run."""
+    """An output of one model that becomes an input or a state of another model, or of the same model's next run.
+
+    is_static: True if only `<bundle>_links.c` calls the link's function. compiled_as: processor for whose code the
+    function is compiled; empty for the platform's first. runs_elsewhere: True if other processors than the first run
+    the source or parts of it. waits_for: processor that must be idle while the link copies, outside of rounds.
+    """
 
     number: int
     bundle: str
@@ -39,6 +44,10 @@ class ModelLink:
     target: Interface
     tensor: LinkedTensor
     mapping: Mapping
+    is_static: bool = True
+    compiled_as: str = ""
+    runs_elsewhere: bool = False
+    waits_for: str = ""
 
     @property
     def symbol(self) -> str:
@@ -62,10 +71,13 @@ def run_symbol(bundle: str, model: str) -> str:
 
 
 def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[str, str]:
-    """Return the texts of `<bundle>_links.h` and `.c`; no files without links."""
+    """Return the texts of `<bundle>_links.h` and `.c`, and a `.c` for each other kind of processor that copies.
+
+    There are no files without links.
+    """
     if not links:
         return {}
-    sources = dict.fromkeys(link.source.model for link in links)
+    sources = dict.fromkeys(link.source.model for link in links if not link.runs_elsewhere)
     guard = f"{bundle.upper()}_LINKS_H"
     declared: list[str] = []
     for model in sources:
@@ -82,18 +94,27 @@ def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[
         *declared,
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
     ]
+    runs = [_run(bundle, model, [link for link in links if link.source.model == model]) for model in sources]
+    texts = {f"{bundle}_links.h": "\n".join(header)}
+    for processor in dict.fromkeys(["", *(link.compiled_as for link in links)]):
+        own = [link for link in links if link.compiled_as == processor]
+        if own or (runs and not processor):
+            file = f"{bundle}_links{f'_{processor}' if processor else ''}.c"
+            texts[file] = _source(bundle, links, own, [] if processor else runs, origin)
+    return texts
+
+
+def _source(
+    bundle: str, links: Sequence[ModelLink], own: Sequence[ModelLink], runs: Sequence[str], origin: Origin
+) -> str:
+    """Return a file with the functions of some links, and of runs that call any of them."""
     includes = [f'#include "{bundle}_links.h"', "", "#include <math.h>", "#include <string.h>", ""]
     includes += [f'#include "{name}.h"' for name in dict.fromkeys(_models(links))]
-    states = dict.fromkeys(link.target.model for link in links if link.tensor.is_state)
+    states = dict.fromkeys(link.target.model for link in own if link.tensor.is_state)
     includes += [f'#include "{model}_memory.h"' for model in states]
-    source = [
-        banner(origin, f"{bundle}: runs that pass their outputs to other models."),
-        *includes,
-        "",
-        *(_function(link) for link in links),
-        *(_run(bundle, model, [link for link in links if link.source.model == model]) for model in sources),
-    ]
-    return {f"{bundle}_links.h": "\n".join(header), f"{bundle}_links.c": "\n".join(source)}
+    includes += [f'#include "{bundle}_processors.h"'] if not all(link.is_static for link in links) else []
+    title = f"{bundle}: runs that pass their outputs to other models."
+    return "\n".join([banner(origin, title), *includes, "", *(_function(link) for link in own), *runs])
 
 
 def _models(links: Sequence[ModelLink]) -> list[str]:
@@ -105,11 +126,17 @@ def _run(bundle: str, model: str, links: Sequence[ModelLink]) -> str:
     body = [
         f"const {source.status_type} status = {source.run}();",
         f"if (status == {source.ok}) {{",
-        block([f"{link.symbol}();" for link in links]),
+        block([line for link in links for line in copied(link)]),
         "}",
         "return status;",
     ]
     return f"{source.status_type} {run_symbol(bundle, model)}(void)\n{{\n{block(body)}\n}}\n"
+
+
+def copied(link: ModelLink) -> list[str]:
+    """Return the statements that copy outside of a round, once nothing may still read the target."""
+    waits = [f"{link.bundle}_wait_for_{link.waits_for}();"] if link.waits_for else []
+    return [*waits, f"{link.symbol}();"]
 
 
 def _function(link: ModelLink) -> str:
@@ -128,7 +155,8 @@ def _function(link: ModelLink) -> str:
         lines.append(f"(void)memcpy(target, source, {count}u * sizeof *target);")
     else:
         lines += loop("i", count, _element(link))
-    return f"{table}/* {link.description}. */\nstatic void {link.symbol}(void)\n{{\n{block(lines)}\n}}\n"
+    linkage = "static " if link.is_static else ""
+    return f"{table}/* {link.description}. */\n{linkage}void {link.symbol}(void)\n{{\n{block(lines)}\n}}\n"
 
 
 def _element(link: ModelLink) -> list[str]:

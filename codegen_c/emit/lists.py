@@ -141,17 +141,28 @@ def _written(
 ) -> Step | str:
     if isinstance(entry, RunStep):
         return parallel.program.steps[entry.index]
-    own, sends = parallel.lists[number].processor, isinstance(entry, Notify)
-    other = parallel.lists[entry.target if isinstance(entry, Notify) else entry.source].processor
-    source, target = (own, other) if sends else (other, own)
-    function = "tvm_ext_notify" if sends else "tvm_ext_await"
-    calls = [f"{function}(&{channel_name(model, source, target)});"]
+    own = parallel.lists[number].processor
+    if isinstance(entry, Notify):
+        calls = sent(platform, model, own, parallel.lists[entry.target].processor)
+    else:
+        calls = awaited(platform, model, parallel.lists[entry.source].processor, own)
+    return f"{calls} /* {reasons[entry.signal]} */"
+
+
+def sent(platform: Platform, prefix: str, source: str, target: str) -> str:
+    """Return the statements that send a signal. prefix: of the channel's name."""
     signal = platform.signal_between(source, target)
-    if signal and sends and signal.set_address is not None:
-        calls.append(f"tvm_ext_ring(0x{signal.set_address:08x}u);")
-    if signal and not sends and signal.clear_address is not None:
-        calls.append(f"tvm_ext_answer(0x{signal.clear_address:08x}u);")
-    return f"{' '.join(calls)} /* {reasons[entry.signal]} */"
+    rings = signal is not None and signal.set_address is not None
+    ring = f" tvm_ext_ring(0x{signal.set_address:08x}u);" if signal and rings else ""
+    return f"tvm_ext_notify(&{channel_name(prefix, source, target)});{ring}"
+
+
+def awaited(platform: Platform, prefix: str, source: str, target: str) -> str:
+    """Return the statements that wait for a signal. prefix: of the channel's name."""
+    signal = platform.signal_between(source, target)
+    rings = signal is not None and signal.clear_address is not None
+    answer = f" tvm_ext_answer(0x{signal.clear_address:08x}u);" if signal and rings else ""
+    return f"tvm_ext_await(&{channel_name(prefix, source, target)});{answer}"
 
 
 def _reasons(parallel: ParallelProgram) -> Iterator[tuple[int, str]]:

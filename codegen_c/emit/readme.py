@@ -267,11 +267,14 @@ def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
         arenas=report["arenas"], states=report["states"], instances=report["instances"],
         variants=report["variants"],
         links=[{**link, **{end: markdown_code(link[end]) for end in ("source", "target")}} for link in report["links"]],
-        linked_inputs=report["linked_inputs"],
+        linked_inputs=report["linked_inputs"], cores=bundle.other_cores, placement=report["placement"],
+        elsewhere=[member.model for member in bundle.members if member.processors],
+        round=report["round"],
         at_once=report["bundle"]["at_once"], board=report["artifacts"]["elf"] is not None,
         sections=report["artifacts"].get("sections"), stands_in=stands_in(machine),
         code_bytes=report["code_bytes"], weights_bytes=report["weights_bytes"],
-        forms=usages(bundle.name), functions=report["shared_functions"], constants=report["shared_constants"],
+        forms={} if bundle.other_cores else usages(bundle.name),
+        functions=report["shared_functions"], constants=report["shared_constants"],
     )  # fmt: skip
 
 

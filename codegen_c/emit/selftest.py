@@ -71,18 +71,21 @@ def emit_vectors(
 
 def emit_selftest(
     interface: Interface, *, tolerance: float = 1e-4, compares: bool = True, drawn: DrawnVectors | None = None,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] | None = None, run: tuple[str, str] = ("", ""),
 ) -> dict[str, str]:  # fmt: skip
     """Return `<model>_selftest.h/.c` (no stdio) and `<model>_selftest_main.c` (a program for the host).
 
     tolerance: float outputs may differ by this fraction of the output's largest expected magnitude. compares: True if
     the vectors hold outputs; else the test runs them, and reports that it compared nothing. drawn: as in
-    `emit_vectors`. constants: from `constants_check`; None if constants are not checked.
+    `emit_vectors`. constants: from `constants_check`; None if constants are not checked. run: the function that runs
+    the model, and the header that declares it; by default those of the model.
     """
     model = interface.model
     dtypes = sorted({port.dtype for port in interface.outputs}) if compares else []
     values = {
         "model": model,
+        "run": run[0] or interface.run,
+        "run_header": run[1],
         "io": interface.io,
         "context": interface.holds_context,
         "compares": compares,

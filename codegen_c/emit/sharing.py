@@ -37,16 +37,27 @@ ALONE = Sharing()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
-    """A model of a bundle, with the facts that decide which objects it can share."""
+    """A model of a bundle, with the facts that decide which objects it can share.
+
+    processors: those that run the model, the caller first; empty for the platform's first processor alone. compiled_as:
+    the processor for whose code the model's functions are compiled; empty for the platform's first.
+    """
 
     program: Program
     plan: MemoryPlan
     interface: Interface
     optimize: CompileFor
+    processors: tuple[str, ...] = ()
+    compiled_as: str = ""
 
     @property
     def model(self) -> str:
         return self.interface.model
+
+    @property
+    def other_cores(self) -> tuple[str, ...]:
+        """The processors beside the platform's first that run the model or parts of it."""
+        return self.processors[1:] or self.processors
 
     @property
     def overlaid(self) -> dict[str, int]:
@@ -59,11 +70,15 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedFunction:
-    """A function that several models call, which are compiled with the same flags. calls: of all models."""
+    """A function that several models call, which are compiled with the same flags. calls: of all models.
+
+    compiled_as: as of its models.
+    """
 
     symbol: str
     function: CFunction
     optimize: CompileFor
+    compiled_as: str
     models: tuple[str, ...]
     calls: tuple[tuple[str, KernelCall], ...]
 
@@ -87,24 +102,29 @@ class SharedConstant:
 
 def shared_functions(bundle: str, members: Sequence[Member]) -> list[SharedFunction]:
     """Return the functions of equal text in several models with the same compiler flags, in order of first use."""
-    users: dict[tuple[CFunction, CompileFor], list[tuple[str, KernelCall]]] = {}
-    names: dict[tuple[CFunction, CompileFor], str] = {}
+    users: dict[tuple[CFunction, CompileFor, str], list[tuple[str, KernelCall]]] = {}
+    names: dict[tuple[CFunction, CompileFor, str], str] = {}
     for member in members:
+        if member.interface.servers:
+            continue  # its functions are in files of several processors, which may be compiled differently
         own = function_names(member.program)
         for call in member.program.kernel_calls():
             if call.name in own:
-                key = (call.implementation.function, member.optimize)
+                key = (call.implementation.function, member.optimize, member.compiled_as)
                 users.setdefault(key, []).append((member.model, call))
                 names.setdefault(key, call.computes or own[call.name])
-    taken = {"arenas", "selftest", "kernels", "weights", "memory"}
+    taken = {"arenas", "selftest", "kernels", "weights", "memory", "links", "round", "run", "processors"}
     found: list[SharedFunction] = []
-    for (function, optimize), calls in users.items():
+    for (function, optimize, compiled_as), calls in users.items():
         models = tuple(dict.fromkeys(model for model, _ in calls))
         if len(models) > 1:
-            symbol = f"{bundle}_{unique(names[function, optimize], taken)}"
+            symbol = f"{bundle}_{unique(names[function, optimize, compiled_as], taken)}"
             found.append(
-                SharedFunction(symbol=symbol, function=function, optimize=optimize, models=models, calls=tuple(calls))
-            )
+                SharedFunction(
+                    symbol=symbol, function=function, optimize=optimize, compiled_as=compiled_as, models=models,
+                    calls=tuple(calls),
+                )
+            )  # fmt: skip
     return found
 
 
@@ -143,6 +163,6 @@ def sharing_of(
         functions={
             one.function: one.symbol
             for one in functions
-            if one.optimize == member.optimize and member.model in one.models
+            if (one.optimize, one.compiled_as) == (member.optimize, member.compiled_as) and member.model in one.models
         },
     )

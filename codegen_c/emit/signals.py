@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin, banner
@@ -33,7 +35,7 @@ def emit_signals(
     header = [
         banner(origin, f"{model}: signals between processors."),
         f"#ifndef {guard}\n#define {guard}\n",
-        *(_polled(channels, platform)),
+        *polled(channels, platform),
         f'#include "{SIGNAL_HEADER}"\n',
         *declared,
         *(["", held, f"extern {_struct(interface)} {_handed_object(interface)};"] if held else []),
@@ -99,8 +101,8 @@ def _struct(interface: Interface) -> str:
     return f"struct {interface.model}_handed"
 
 
-def _polled(channels: dict[tuple[str, str], tuple[int, ...]], platform: Platform) -> list[str]:
-    """Return the lines that make processors poll if a mailbox raises no event."""
+def polled(channels: Iterable[tuple[str, str]], platform: Platform) -> list[str]:
+    """Return the lines that make processors poll if a mailbox raises no event. channels: (source, target)."""
     kinds = {signal.kind for pair in channels if (signal := platform.signal_between(*pair))}
     if "mailbox" not in kinds:
         return []

@@ -34,12 +34,13 @@ class ListCounts:
     end: int = 0
 
 
-def replayed(parallel: ParallelProgram, counts: Sequence[ListCounts]) -> SharedRun:
+def replayed(lists: Sequence[Sequence[Entry]], counts: Sequence[ListCounts]) -> SharedRun:
     """Replay a run from the counts of each schedule, as if all processors had one clock and signals arrived at once.
 
-    A wait costs one check of the signal, and the time until the signal is sent.
+    lists: entries of each schedule, the caller's first. A wait costs one check of the signal, and the time until the
+    signal is sent.
     """
-    signals = [[e for e in steps.entries if not isinstance(e, RunStep)] for steps in parallel.lists]
+    signals = [[e for e in entries if not isinstance(e, RunStep)] for entries in lists]
     clocks = [0] * len(signals)
     position = [0] * len(signals)
     sent: dict[int, int] = {}

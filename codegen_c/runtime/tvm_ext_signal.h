@@ -106,6 +106,14 @@ TVM_EXT_SIGNAL_FUNCTION void tvm_ext_await(tvm_ext_channel *channel)
     TVM_EXT_SIGNAL_FORGET();
 }
 
+/* Returns 1 if a signal of the channel has been sent and not been awaited yet, else 0. */
+TVM_EXT_SIGNAL_FUNCTION int32_t tvm_ext_has_signal(const tvm_ext_channel *channel)
+{
+    const uint32_t awaited = channel->awaited + 1u;
+    const uint32_t ahead = atomic_load_explicit(&channel->sent, memory_order_acquire) - awaited;
+    return (ahead & 0x80000000u) == 0u ? 1 : 0;
+}
+
 /* Writes to the register of a mailbox or interrupt, which wakes the target of a sent signal. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_ring(uintptr_t set_register)
 {

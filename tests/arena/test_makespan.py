@@ -21,16 +21,23 @@ def test_a_wait_lasts_until_the_signal_is_sent() -> None:
     parallel = share_steps(DIAMOND, LISTS)
     caller = ListCounts(behind_signals=(1105, 1163), begin=1000, end=1183)
     other = ListCounts(behind_signals=(70, 375))
-    assert replayed(parallel, [caller, other]) == SharedRun(instructions=(183, 305), makespan=105 + 305 + 20)
+    assert replayed([one.entries for one in parallel.lists], [caller, other]) == SharedRun(
+        instructions=(183, 305), makespan=105 + 305 + 20
+    )
 
 
 def test_a_signal_that_was_sent_before_costs_one_look() -> None:
     parallel = share_steps(DIAMOND, LISTS)
     caller = ListCounts(behind_signals=(105, 663), end=683)
     other = ListCounts(behind_signals=(70, 375))
-    assert replayed(parallel, [caller, other]) == SharedRun(instructions=(683, 305), makespan=683)
+    assert replayed([one.entries for one in parallel.lists], [caller, other]) == SharedRun(
+        instructions=(683, 305), makespan=683
+    )
 
 
 def test_one_list_has_no_waits() -> None:
     parallel = share_steps(DIAMOND, {"cpu0": ["s0", "s1", "s2", "s3"]})
-    assert replayed(parallel, [ListCounts(behind_signals=(), begin=7, end=107)]).makespan == 100
+    assert (
+        replayed([one.entries for one in parallel.lists], [ListCounts(behind_signals=(), begin=7, end=107)]).makespan
+        == 100
+    )

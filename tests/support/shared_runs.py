@@ -37,7 +37,7 @@ DELAYS = """\
 
 static inline void test_delay(void)
 {
-    static volatile uint32_t state = 1u;
+    static _Thread_local volatile uint32_t state = 1u;
     state = 1664525u * state + 1013904223u;
     for (volatile uint32_t left = state >> 19; left > 0u; left--) {
     }

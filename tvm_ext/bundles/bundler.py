@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import tvm
+
 from codegen_c.arena.overlay import overlay_faults
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.bundle import Bundle, bundle_of
+from codegen_c.emit.layer_files import compiled_as
 from codegen_c.emit.readme import emit_bundle_readme
 from codegen_c.emit.sharing import Member
+from codegen_c.program.validate_round import round_faults
 from codegen_c.targets.registry import check_processors
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.building.build import targets_of
 from tvm_ext.building.selftest import SelfTest, selftest_of
 from tvm_ext.building.subject import Subject, make_subject
-from tvm_ext.bundles.compiled import Built, artifacts_of, compile_bundle, coverage_of, write_texts
+from tvm_ext.bundles.compiled import Built, artifacts_of, compile_bundle, coverage_of, own_flags_of, write_texts
 from tvm_ext.bundles.links import links_of, variants_of, with_linked_inputs
 from tvm_ext.bundles.package import BundlePackage
+from tvm_ext.bundles.placement import BundlePlacement, options_for, place_models, platform_for
+from tvm_ext.bundles.rounds import groups_at_once, placed_links, placed_round, processors_report
 from tvm_ext.bundles.verify import verify_bundle
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.arguments import path_of
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
@@ -29,7 +38,7 @@ from tvm_ext.core.errors import BadBundle, DoesNotFit, PlanRejected, TvmExtError
 from tvm_ext.core.files.arrays import read_arrays
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.limits import Limits
-from tvm_ext.core.options import Target
+from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.progress import Progress, named, stage, told
@@ -66,11 +75,20 @@ def bundle(
     check_processors(platform)
     targets = targets_of(platform, verify)
     with told(progress) as progress, replaced_folder(folder) as new:
-        subjects = [_subject(file, model, platform, limits, bool(targets), progress) for model in file.models]
-        common = bundle_of(file.name, [_member(subject) for subject in subjects], file.at_once)
-        links = links_of(file, common.members, [subject.mod for subject in subjects])
-        common = replace(common, links=tuple(links), variants=tuple(variants_of(file, common.members, platform)))
-        _check(common, file, platform)
+        modules = {model.name: _loaded(file, model, limits) for model in file.models}
+        with stage(progress, "choosing processors"):
+            placement = place_models(file, platform, partial(_compiled, file, modules))
+        subjects = [
+            _subject(file, model, modules[model.name], platform, placement, bool(targets), progress)
+            for model in file.models
+        ]
+        members = [_member(subject, platform) for subject in subjects]
+        one = placed_round(file, members, placement, platform)
+        common = bundle_of(file.name, members, groups_at_once(file, members, one))
+        links = placed_links(links_of(file, common.members, [one.mod for one in subjects]), members, file, platform)
+        variants = variants_of(file, common.members, platform)
+        common = replace(common, links=tuple(links), variants=tuple(variants), round=one)
+        _check(common, platform)
         subjects = [
             replace(one, compiled=replace(one.compiled, sharing=common.sharing(member)))
             for one, member in zip(subjects, common.members, strict=True)
@@ -78,8 +96,8 @@ def bundle(
         selftests = {one.model: selftest_of(one) for one in subjects}
         write_texts(new, common, subjects, selftests, platform, compares=bool(targets))
         with stage(progress, f"compiling the C for {platform.name}"):
-            built = compile_bundle(new, common, platform)
-        verified, boards = verify_bundle(new, common, subjects, selftests, built, targets, progress)
+            built = compile_bundle(new, common, platform, own_flags_of(common, subjects, platform))
+        verified, boards, measured = verify_bundle(new, common, subjects, selftests, built, targets, platform, progress)
         reports = {
             one.model: _report_of(
                 new,
@@ -100,6 +118,7 @@ def bundle(
                 coverage = coverage_of(new, common)
         report = make_bundle_report(
             common, f"tvm_ext {version('tvm-ext')}", platform, reports, at_once=file.at_once,
+            processors=processors_report(common, placement, platform, measured),
             code_bytes=sum(built.code_bytes.values()), symbol_bytes=built.symbol_bytes,
             artifacts=artifacts_of(new, built), coverage=coverage,
         )  # fmt: skip
@@ -112,28 +131,45 @@ def bundle(
     return BundlePackage.load(folder)
 
 
-def _subject(
-    file: BundleFile,
-    model: BundledModel,
-    platform: Platform,
-    limits: Limits | None,
-    verifies: bool,
-    progress: Progress | None,
-) -> Subject:
-    """Compile one model of the bundle. Errors begin with the model's name."""
+def _loaded(file: BundleFile, model: BundledModel, limits: Limits | None) -> tvm.IRModule:
+    """Load one model of the bundle. Errors begin with the model's name."""
     with _named_in_errors(model.name):
         initial, path = file.path_of(model, "initial"), file.path_of(model, "file")
         assert path is not None, "each model has a file"
-        calibration, verify_inputs = file.path_of(model, "calibration"), file.path_of(model, "verify_inputs")
         module = load(
             path, shapes=model.shapes, limits=limits, states=model.states,
             initial=read_arrays(initial) if initial else None, bind=model.bind,
         )  # fmt: skip
-        module = with_linked_inputs(module, file, model)
-        # All models of a bundle run on the first processor, which calls them one after the other.
-        options = replace(model.build_options(()), processors=(platform.processor.name,))
+        return with_linked_inputs(module, file, model)
+
+
+def _compiled(
+    file: BundleFile,
+    modules: Mapping[str, tvm.IRModule],
+    model: BundledModel,
+    platform: Platform,
+    options: BuildOptions,
+) -> Compiled:
+    """Compile one model of the bundle to predict its time."""
+    with _named_in_errors(model.name):
+        return compile_model(modules[model.name], platform, options, file.path_of(model, "calibration"))[1]
+
+
+def _subject(
+    file: BundleFile,
+    model: BundledModel,
+    module: tvm.IRModule,
+    platform: Platform,
+    placement: BundlePlacement,
+    verifies: bool,
+    progress: Progress | None,
+) -> Subject:
+    """Compile one model of the bundle for its processors. Errors begin with the model's name."""
+    runs_on = placement.runs_on[model.name]
+    with _named_in_errors(model.name):
         return make_subject(
-            module, platform, options, calibration=calibration, verify_inputs=verify_inputs,
+            module, platform_for(platform, runs_on), options_for(model, runs_on),
+            calibration=file.path_of(model, "calibration"), verify_inputs=file.path_of(model, "verify_inputs"),
             verifies=verifies, progress=named(progress, model.name),
         )  # fmt: skip
 
@@ -150,21 +186,27 @@ def _named_in_errors(model: str) -> Generator[None]:
         raise
 
 
-def _member(subject: Subject) -> Member:
+def _member(subject: Subject, platform: Platform) -> Member:
     compiled = subject.compiled
+    runs_on = (compiled.platform.processor.name, *compiled.interface.servers)
     return Member(
-        program=compiled.program, plan=compiled.plan, interface=compiled.interface, optimize=subject.options.compile_for
-    )
+        program=compiled.program, plan=compiled.plan, interface=compiled.interface,
+        optimize=subject.options.compile_for, processors=() if runs_on == (platform.processor.name,) else runs_on,
+        compiled_as=compiled_as(platform, runs_on[0]),
+    )  # fmt: skip
 
 
-def _check(common: Bundle, file: BundleFile, platform: Platform) -> None:
+def _check(common: Bundle, platform: Platform) -> None:
     """Check the overlaid arenas and the memories of a bundle.
 
     Raises PlanRejected if arenas of models that may run at the same time overlap, and DoesNotFit if all models together
     do not fit a memory.
     """
-    groups = [frozenset(group) for group in file.at_once]
-    faults = [fault for overlay in common.overlays for fault in overlay_faults(overlay, groups)]
+    faults = [fault for overlay in common.overlays for fault in overlay_faults(overlay, common.at_once)]
+    if common.round:
+        first = platform.processor.name
+        runs_on = {one: common.member(one).processors or (first,) for one in common.round.models}
+        faults += round_faults(common.round, runs_on)
     if faults:
         raise PlanRejected(f"{common.name}: {'; '.join(faults)}. This is a defect of tvm-ext; please report it.")
     for name, needed in used_bytes(common, platform).items():
@@ -202,4 +244,4 @@ def _report_of(
             "selftest": selftest.to_json(subject.compiled.interface),
         },
     )  # fmt: skip
-    return {**report, "bundle": {"name": common.name, "models": names}}
+    return {**report, "bundle": {"name": common.name, "models": names, "processors": list(common.other_cores)}}

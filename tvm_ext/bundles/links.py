@@ -12,10 +12,12 @@ from codegen_c.costs.predict import predicted_cycles, time_model
 from codegen_c.emit.bundle import Bundle
 from codegen_c.emit.links import LinkedTensor, ModelLink, run_symbol
 from codegen_c.emit.lists import state_signature
+from codegen_c.emit.rounds import serve_symbol
 from codegen_c.emit.sharing import Member
 from codegen_c.emit.variants import VariantGroup
 from codegen_c.program.mapping import Element, mapping_of
 from codegen_c.program.variants import Margins, Needs
+from tvm_ext.bundles.placement import platform_for
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.bundle_file import BundledLink, BundledModel, BundledVariants, BundleFile, VariantLimits
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, PortNames
@@ -114,8 +116,9 @@ def faults_of_links(folder: Path, common: Bundle, samples: Mapping[str, Sequence
     """Return a sentence for each link whose target on the host differs from the mapped output of its source."""
     interfaces = [member.interface for member in common.members]
     runs = {link.source.model: run_symbol(common.name, link.source.model) for link in common.links}
+    servers = {model: [serve_symbol(common.name, core) for core in common.member(model).other_cores] for model in runs}
     faults: list[str] = []
-    with HostBundle(folder, common.name, interfaces, runs) as host:
+    with HostBundle(folder, common.name, interfaces, runs, servers) as host:
         for model in runs:
             for sample in samples[model]:
                 try:
@@ -176,11 +179,20 @@ def _order_of(member: Member) -> str:
     return f", {' and '.join(turned)} with channels last" if turned else ""
 
 
+def _cycles(member: Member, platform: Platform) -> int:
+    """Return the predicted cycles of a variant on its processor, counted by the clock of the first processor."""
+    if not member.processors:
+        return round(predicted_cycles(member.program, time_model(platform)))
+    seen = platform_for(platform, member.processors)
+    ratio = platform.processor.clock_hz / seen.processor.clock_hz
+    return round(predicted_cycles(member.program, time_model(seen)) * ratio)
+
+
 def _row(group: BundledVariants, member: Member, platform: Platform) -> tuple[Needs, Needs]:
     """Thresholds of a variant, without and with hysteresis."""
     limits = group.limits.get(member.model, VariantLimits())
     needs = Needs(
-        cycles=min(round(predicted_cycles(member.program, time_model(platform))), (1 << 32) - 1),
+        cycles=min(_cycles(member, platform), (1 << 32) - 1),
         free_bytes=sum(aligned(arena.num_bytes) for arena in member.plan.arenas),
         battery_percent=limits.battery_percent, temperature_c=limits.temperature_c,
     )  # fmt: skip

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from codegen_c.emit.bundle import Bundle
+from codegen_c.program.makespan import SharedRun
 from tvm_ext.building.selftest import SelfTest, drawn_faults
 from tvm_ext.building.subject import Subject, answer
 from tvm_ext.bundles.compiled import Built
 from tvm_ext.bundles.links import faults_of_links, passes_of
+from tvm_ext.bundles.verify_rounds import counted_round, faults_of_rounds, lists_of_round
+from tvm_ext.core.platform import Platform
 from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
@@ -27,16 +30,17 @@ def verify_bundle(
     selftests: Mapping[str, SelfTest],
     built: Built,
     targets: Sequence[str],
+    platform: Platform,
     progress: Progress | None,
-) -> tuple[dict[str, dict[str, Any]], dict[str, RunResult]]:
-    """Verify a bundle; return the results by model, and the board's outputs and counters by model.
+) -> tuple[dict[str, dict[str, Any]], dict[str, RunResult], SharedRun | None]:
+    """Verify a bundle; return the results by model, the board's outputs and counters by model, and a counted round.
 
     The models run alternately, sample by sample, so that an error in shared memory shows.
     Raises VerificationFailed with the problems of all models.
     """
     results: dict[str, dict[str, Any]] = {one.model: {"host": None, "qemu": None} for one in subjects}
     if not targets:
-        return results, {}
+        return results, {}, None
     interfaces = {one.model: one.compiled.interface for one in subjects}
     samples = {one.model: one.samples for one in subjects}
     given: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in samples}
@@ -59,17 +63,25 @@ def verify_bundle(
             ]
     if common.links:
         problems += faults_of_links(folder, common, samples)
+    if common.round:
+        with stage(progress, "running rounds on the host"):
+            problems += faults_of_rounds(folder, common, samples)
     boards: dict[str, RunResult] = {}
+    measured: SharedRun | None = None
     if "qemu" in targets and built.elf:
         seconds = sum(board_seconds(one.compiled.modelled_instructions, _num_runs(one, selftests)) for one in subjects)
-        platform = subjects[0].compiled.platform
+        several = bool(common.other_cores)
         with stage(progress, "running all models on the board in QEMU"):
             for together in passes_of(common):
                 own = {one.model: one.board_samples for one in subjects if one.model in together}
                 boards |= run_bundle_on_board(
-                    built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds
+                    built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds, several=several
                 )
-            failure = selftest_on_board(built.elf, platform, time_limit_s=seconds)
+            failure = selftest_on_board(built.elf, platform, time_limit_s=seconds, several=several)
+            if common.round and not failure:
+                first = {subjects[0].model: subjects[0].board_samples[:1]}
+                lists = lists_of_round(common, {one.model: one.compiled.parallel for one in subjects})
+                measured = counted_round(built.elf, common, platform, interfaces, first, lists, seconds)
         problems += [f"board: {failure}"] if failure else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"
@@ -79,7 +91,7 @@ def verify_bundle(
         problems += [f"{one.model}: {problem.text}" for problem in wrong]
     if problems:
         raise not_the_model(common.name, problems)
-    return results, boards
+    return results, boards, measured
 
 
 def _num_runs(subject: Subject, selftests: Mapping[str, SelfTest]) -> int:

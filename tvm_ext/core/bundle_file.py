@@ -100,9 +100,14 @@ class ModelTable:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class BundledModel(ModelTable):
-    """A model of a bundle, with options of its own."""
+    """A model of a bundle, with options of its own.
+
+    processors: those that may run it. By default all may for a model of the round, and only the platform's first
+    processor for other models.
+    """
 
     options: BundledOptions = BundledOptions()
+    processors: Annotated[tuple[Tensor, ...], Field(min_length=1, max_length=16, strict=False)] | None = None
 
     def build_options(self, verify: tuple[Any, ...] | None) -> BuildOptions:
         """Return the options of the model's build. Raises BadOptions."""
@@ -167,6 +172,7 @@ class BundleFile:
     at_once: groups of models of which one may start before another has ended. All other models never overlap, so their
     arenas share bytes.
     links: outputs that are passed on.
+    round: models that run once in each round, at the same time where processors and links allow.
     variants: models of which only one at a time does a task.
     folder: where files are searched.
     """
@@ -178,6 +184,7 @@ class BundleFile:
         Field(max_length=256, strict=False),
     ] = ()
     links: Annotated[tuple[BundledLink, ...], Field(max_length=256, strict=False)] = ()
+    round: Annotated[tuple[Name, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
     variants: Annotated[tuple[BundledVariants, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
     folder: str = ""
 
@@ -216,7 +223,7 @@ class BundleFile:
                     return f"at_once[{index}]: {name!r} is no model of the bundle: {', '.join(names)}."
             if len(set(group)) < len(group):
                 return f"at_once[{index}]: names a model twice; one model never runs at once with itself."
-        if problem := self._link_problem() or self._variant_problem():
+        if problem := self._round_problem() or self._link_problem() or self._variant_problem():
             return problem
         for index, model in enumerate(self.models):
             try:
@@ -241,11 +248,41 @@ class BundleFile:
                     )
             if link.target in [other.target for other in self.links[:index]]:
                 return f"{where}.target = {link.target!r} is another link's target; one value can come from one output."
-            if len(set(ends)) == 2 and any(set(ends) <= set(group) for group in self.at_once):
+            in_round = [name in self.round for name in ends]
+            if any(in_round) and not all(in_round):
+                inside, outside = ends if in_round[0] else ends[::-1]
+                return (
+                    f"{where}: {inside} is in the round and {outside} is not: a value could change while it is read. "
+                    f"Put {outside} into the round, or hand the value on between rounds."
+                )
+            if len(set(ends)) == 2 and not all(in_round) and any(set(ends) <= set(group) for group in self.at_once):
                 return (
                     f"{where}: {ends[0]} and {ends[1]} may run at once, so a value could change while it is read. Take "
                     "them out of at_once, or hand the value on where both rest."
                 )
+        return None
+
+    def _round_problem(self) -> str | None:
+        """Check for unknown models, models whose caller holds tensors, and several variants of one task."""
+        models = {model.name: model for model in self.models}
+        for index, name in enumerate(self.round):
+            if name not in models:
+                return f"round: {name!r} is no model of the bundle: {', '.join(models)}."
+            if name in self.round[:index]:
+                return f"round: names {name} twice; a model runs once in each round."
+            options = models[name].options
+            if options.io != "arena" or options.context != "static":
+                return (
+                    f"round: {name} has io = {options.io!r}, context = {options.context!r}: its run takes arguments. "
+                    "Give it io = 'arena' and context = 'static', or run it outside of the round."
+                )
+        for index, group in enumerate(self.variants):
+            if len(meet := [name for name in group.order if name in self.round]) > 1:
+                return f"round: {meet[0]} and {meet[1]} are variants of {self.variants[index].name}; only one runs."
+        for index, model in enumerate(self.models):
+            names = model.processors or ()
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                return f"models[{index}].processors: names {twice} twice."
         return None
 
     def _variant_problem(self) -> str | None:

@@ -111,16 +111,46 @@ def booted(
     return list(zip(fine, coarse, strict=True)), data
 
 
+def booted_together(
+    elf: Path,
+    platform: Platform,
+    came: bytes,
+    prefixes: Sequence[str],
+    time_limit_s: float,
+    extras: QemuExtras | None = None,
+) -> tuple[list[tuple[Fields, Fields]], bytes]:
+    """Start a board whose processors run at once, in real time; return the same as `booted`.
+
+    The timer does not count instructions then.
+    """
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / INPUTS).write_bytes(came)
+        fields = boot(elf, platform, None, folder, allowed_seconds(time_limit_s), prefixes, None, extras)
+        return [(one, one) for one in fields], (folder / OUTPUTS).read_bytes()
+
+
 def qemu_result(
-    elf: Path, platform: Platform, interface: Interface, num_samples: int, data: bytes, fields: Fields, coarse: Fields
+    elf: Path,
+    platform: Platform,
+    interface: Interface,
+    num_samples: int,
+    data: bytes,
+    fields: Fields,
+    coarse: Fields,
+    *,
+    counted: bool = True,
 ) -> RunResult:
     """Return the measurements and outputs of a model.
 
-    data: the outputs in the board's bytes. fields, coarse: from `booted`, with the fine and the coarse clock.
+    data: the outputs in the board's bytes. fields, coarse: from `booted`, with the fine and the coarse clock. counted:
+    False if the board's timer did not count instructions.
     """
     outputs = outputs_of(data, interface, num_samples, elf.name)
     assert platform.board is not None, "the caller has looked"
-    if fields["wrapped"]:
+    if not counted:
+        instructions = None
+    elif fields["wrapped"]:
         instructions = unwrap_instructions(fields, coarse, platform.board, instruction_shift(platform.board))
     else:
         instructions = _field(fields, "instructions", elf)
@@ -148,7 +178,7 @@ def _run_shared(
         folder = Path(name)
         (folder / INPUTS).write_bytes(came)
         seconds = allowed_seconds(time_limit_s)
-        counting = count_plugin(elf, platform, interface, folder) if parallel else None
+        counting = count_plugin(elf, platform, interface.run, folder) if parallel else None
         try:
             (fields,) = boot(elf, platform, None, folder, seconds, [""], None, counting)
         except RunFailed as error:
@@ -263,15 +293,18 @@ _MEASURED_RUN = 1
 """Index of the measured run: run 0 warms up."""
 
 
-def count_plugin(elf: Path, platform: Platform, interface: Interface, folder: Path) -> QemuExtras | None:
-    """Return the QEMU plugin that counts events into files in `folder`; None if this machine cannot build it."""
+def count_plugin(elf: Path, platform: Platform, run: str, folder: Path) -> QemuExtras | None:
+    """Return the QEMU plugin that counts events into files in `folder`; None if this machine cannot build it.
+
+    run: the function whose begin and end are events.
+    """
     try:
         plugin = compiled_plugin("tvm_ext.execution", "count_plugin", folder)
     except (MissingTool, BuildFailed):
         return None
     places: dict[str, list[str]] = {"run": [], "notify": [], "await": []}
     for name, begin, end in function_ranges(elf, platform.toolchain):
-        if name == interface.run:
+        if name == run:
             places["run"].append(f"{begin:x}")
         elif found := re.fullmatch(r"tvm_ext_(notify|await)", name):
             places[found[1]].append(f"{begin:x}-{end:x}")
@@ -294,18 +327,39 @@ def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> S
         text = path.read_text(encoding="utf-8")
         kinds = _kinds(steps.entries)
         events = re.findall(r"^(\w) (\d+)$", text, re.MULTILINE)
-        one = _counts(events, kinds, is_callers=number == 0)
+        each = len(kinds) + (2 if number == 0 else 0)
+        one = _counts(events, kinds, _MEASURED_RUN * each, is_callers=number == 0)
         if one is None:
             return None
         counts.append(one)
         if successive:
-            behind = (_MEASURED_RUN + 1) * (len(kinds) + (2 if number == 0 else 0))
+            behind = (_MEASURED_RUN + 1) * each
             stretches.append(_stretch(events[behind:], _kinds(successive[number])))
     found = [one for one in stretches if one is not None]
-    measured = replayed(parallel, counts)
+    measured = replayed([steps.entries for steps in parallel.lists], counts)
     if not successive or len(found) < len(stretches):
         return measured
     return replace(measured, interval=replayed_interval(parallel, found, MEASURED_INPUTS))
+
+
+def last_run(folder: Path, platform: Platform, lists: Mapping[str, Sequence[Entry]]) -> SharedRun | None:
+    """Return the last run that the plugin counted in `folder`; None if its files are missing or do not match.
+
+    lists: entries of each processor's list, the caller's first. Other events may be ahead of the run; none is after it.
+    """
+    names = [processor.name for processor in platform.processors]
+    counts: list[ListCounts] = []
+    for number, (processor, entries) in enumerate(lists.items()):
+        path, kinds = folder / f"{_EVENTS}.{names.index(processor)}", _kinds(entries)
+        if not path.is_file():
+            return None
+        events = re.findall(r"^(\w) (\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        begin = len(events) - len(kinds) - (2 if number == 0 else 0)
+        one = _counts(events, kinds, begin, is_callers=number == 0)
+        if one is None:
+            return None
+        counts.append(one)
+    return replayed(list(lists.values()), counts)
 
 
 def _kinds(entries: Sequence[Entry]) -> str:
@@ -319,14 +373,14 @@ def _stretch(events: Sequence[tuple[str, str]], kinds: str) -> list[int] | None:
     return [int(count) for _, count in own] if "".join(kind for kind, _ in own) == kinds else None
 
 
-def _counts(events: Sequence[tuple[str, str]], kinds: str, *, is_callers: bool) -> ListCounts | None:
-    """Return the counts of the measured run; None if its events do not match. kinds: expected events in a run.
+def _counts(events: Sequence[tuple[str, str]], kinds: str, begin: int, *, is_callers: bool) -> ListCounts | None:
+    """Return the counts of a run whose events start at `begin`; None if they do not match.
 
-    is_callers: True for the processor that calls `run`, whose events also hold the begin and the end of the run.
+    kinds: expected events in a run. is_callers: True for the processor that calls `run`, whose events also hold the
+    begin and the end of the run.
     """
     expected = f"R{kinds}E" if is_callers else kinds
-    begin = _MEASURED_RUN * len(expected)
-    run = events[begin : begin + len(expected)]
+    run = events[max(begin, 0) : begin + len(expected)]
     if "".join(kind for kind, _ in run) != expected:
         return None
     numbers = [int(count) for _, count in run]

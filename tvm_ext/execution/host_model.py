@@ -63,17 +63,20 @@ class HostModel(Session):
             self._held = held.pop_all()
 
     @classmethod
-    def inside(cls, child: Child, interface: Interface, run: str = "") -> Self:
+    def inside(cls, child: Child, interface: Interface, run: str = "", servers: Sequence[str] | None = None) -> Self:
         """Return a model of a bundle's library that is already loaded in `child`. Closing it has no effect.
 
-        run: C function that is called instead of the model's own run function.
+        run: C function that is called instead of the model's own run function. servers: C functions of the other
+        processors that this function needs; by default those of the model.
         """
         model = cls.__new__(cls)
         model._held = ExitStack()
-        model._begin(child, interface, run)
+        model._begin(child, interface, run, servers)
         return model
 
-    def _begin(self, child: Child, interface: Interface, run: str = "") -> None:
+    def _begin(self, child: Child, interface: Interface, run: str = "", servers: Sequence[str] | None = None) -> None:
+        own = [interface.serve(name) for name in interface.servers]
+        self._servers = own if servers is None else [*servers]
         self.interface: Interface = interface
         self._child, self._symbol = child, run or interface.run
         self._closed = False
@@ -99,7 +102,7 @@ class HostModel(Session):
             {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
         ]
         call = {"symbol": self._symbol, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
-        call["instance"], call["servers"] = self._instance, [ports.serve(name) for name in ports.servers]
+        call["instance"], call["servers"] = self._instance, self._servers
         try:
             result = self._told("run", call, ask=ask)
         except ChildFailed as error:
@@ -132,7 +135,7 @@ class HostModel(Session):
             "io": ports.io, "inputs": [_called(ports, port) for port in ports.inputs], "outputs": went,
             "samples": came, "put": ports.put, "take": ports.take,
             "order": order or put_order(ports.in_flight, len(came)),
-            "servers": [ports.serve(name) for name in ports.servers], "warms_up": ports.warm_up_runs > 0,
+            "servers": self._servers, "warms_up": ports.warm_up_runs > 0,
         }  # fmt: skip
         try:
             result = self._told("run_successive", call)

@@ -232,7 +232,7 @@ class Package:
             return run_qemu(elf, self.platform, interface, samples, time_limit_s=limit)
         found = run_bundle_on_board(
             elf, self.platform, bundle.models, {interface.model: interface}, {interface.model: samples},
-            time_limit_s=limit,
+            time_limit_s=limit, several=bool(bundle.processors),
         )  # fmt: skip
         return found[interface.model]
 

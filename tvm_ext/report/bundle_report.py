@@ -22,13 +22,14 @@ def make_bundle_report(
     at_once: Sequence[Sequence[str]],
     code_bytes: int,
     symbol_bytes: Mapping[str, int],
+    processors: Mapping[str, Any],
     artifacts: Mapping[str, str | None],
     coverage: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return the report of a bundle as JSON-ready values.
 
     models: report of each model. at_once: groups of models that may run at the same time.
-    symbol_bytes: bytes of code of each shared function.
+    symbol_bytes: bytes of code of each shared function. processors: entries about processors and the round.
     `saved_bytes` in the report are the bytes that separate packages would need in addition. An instance that a caller
     holds is counted once for each model.
     """
@@ -75,6 +76,7 @@ def make_bundle_report(
         },
         "platform": platform.name,
         "machine": machine_of(platform),
+        **processors,
         "memories": [
             {
                 "name": m.name,

@@ -84,10 +84,14 @@ class _Runner:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class BundleNames:
-    """Names of a bundle and of its models, in the bundle's order, from the report of one of the models."""
+    """Names of a bundle and of its models, in the bundle's order, from the report of one of the models.
+
+    processors: those beside the first on which its firmware runs.
+    """
 
     name: Identifier
     models: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=256)]
+    processors: Annotated[tuple[Identifier, ...], Field(max_length=16)] = ()
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
