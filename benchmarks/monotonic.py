@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.whole_layers import NO_SHORTAGE  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
 from tvm_ext.compilation.pipeline import compile_model, compile_within  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
@@ -67,7 +68,7 @@ def module(network: str) -> tvm.IRModule:
 
 def walked(within: Callable[[int | None], Compiled], step_bytes: int = STEP_BYTES) -> dict[str, Any]:
     """Results of a model from the least budget up to the whole."""
-    whole = within(None).plan.arena_bytes
+    whole = within(NO_SHORTAGE).plan.arena_bytes
     nearest = nearest_bytes(within)
     budgets = [*range(nearest, whole, step_bytes), whole]
     steps: list[dict[str, Any]] = []

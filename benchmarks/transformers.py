@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.whole_layers import NO_SHORTAGE  # noqa: E402
 from tests.support.transformer_models import encoder_block  # noqa: E402
 from tvm_ext import BuildOptions  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def plans(platform: str, dtype: str, io: Io) -> dict[str, dict[str, Any]]:
     """Figures by the name of a plan."""
-    whole = built(platform, dtype, io, None)
+    whole = built(platform, dtype, io, NO_SHORTAGE)
     least = nearest(platform, dtype, io)
     found = {"whole": whole}
     if whole["arena_bytes"] // SHARE >= least:
@@ -71,7 +72,7 @@ def nearest(platform: str, dtype: str, io: Io) -> int:
     raise AssertionError("nothing does with one byte")
 
 
-def built(platform: str, dtype: str, io: Io, ram: int | None) -> dict[str, Any]:
+def built(platform: str, dtype: str, io: Io, ram: int) -> dict[str, Any]:
     """Figures of one package, which computes what it says on both the host and the board.
 
     Raises DoesNotFit.

@@ -21,6 +21,7 @@ NAMES = {
     "mlp_64_4096": "Perceptron 64-4096-64",
     "ffn_16_128_512": "Transformer's feed-forward, 16 tokens, 128-512-128",
     "gated_unet_16": "U-Net",
+    "unet_16": "U-Net without gates",
     "gated_dense_block_8": "Dense block",
     "words_1d": "Keywords by windows of 1 x 3",
     "factored": "Windows of 3 x 1 and 1 x 3",

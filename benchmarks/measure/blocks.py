@@ -178,6 +178,30 @@ def hierarchy() -> str:
     return f"{table(heads, rows)}\nOn random graphs {bound} that ortools proves.\n"
 
 
+def default_plans() -> str:
+    """RAM of default plans and of whole layers, and what the smaller plan costs."""
+    rows = []
+    for key, plans in result("default_plans").items():
+        board, network = key.split(":")
+        whole, default = plans["whole"], plans["default"]
+        if default["method"] == "whole":
+            continue
+        executed = default["executed_instructions"] / whole["executed_instructions"] - 1
+        rows.append(
+            (
+                f"`{board}`", network_name(network, dtype=True), grouped(whole["arena_bytes"]),
+                grouped(default["arena_bytes"]), f"{whole['arena_bytes'] / default['arena_bytes']:.2f}",
+                f"{100 * executed:+.2f}%", f"{default['code_bytes'] - whole['code_bytes']:+,}",
+            )
+        )  # fmt: skip
+    heads = (
+        "board", "network", "whole layers, B", "default, B", "times smaller", "instructions executed", "code, B",
+    )  # fmt: skip
+    stays = [network_name(key.split(":")[1], dtype=True) for key, p in result("default_plans").items()
+             if p["default"]["method"] == "whole"]  # fmt: skip
+    return f"{table(heads, rows)}\nWhole layers remain the default of: {'; '.join(dict.fromkeys(stays))}.\n"
+
+
 def streams() -> str:
     """Models that run all day: a run of each, and what its whole window costs."""
     rows = []
@@ -239,7 +263,7 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, whole_updates, hierarchy, streams, tflm, tflm_tiny,
+        arenas, budgets, ways, monotonic, whole_updates, hierarchy, default_plans, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, mutants,
         fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,

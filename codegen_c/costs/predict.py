@@ -36,13 +36,16 @@ def time_model(platform: Platform, processor: str = "") -> TimeModel:
     )  # fmt: skip
 
 
-def predicted_cycles(program: Program, time: TimeModel, *, only: str = "", best: bool = False) -> float:
+def predicted_cycles(
+    program: Program, time: TimeModel, *, only: str = "", best: bool = False, added_instructions: int = 0
+) -> float:
     """Return the cycles of one run, including transfers that run beside the steps.
 
     Steps of several processors are counted as if each processor waited for the others.
     time: the model of the first processor, in whose cycles the result is counted. only: if given, all tensors and
     scratch are assumed to be in this memory, and no transfer takes time. best: if True, the run takes the branches with
-    the fewest cycles, otherwise those with the most.
+    the fewest cycles, otherwise those with the most. added_instructions: of every run, beyond those of its kernels:
+    splitting adds them.
     """
 
     def cycles(steps: Iterable[Step]) -> float:
@@ -51,7 +54,8 @@ def predicted_cycles(program: Program, time: TimeModel, *, only: str = "", best:
         )
 
     choose = best_run if best else worst_run
-    return cycles(choose(program, lambda step: cycles([step])).steps)
+    run = choose(program, lambda step: cycles([step]))
+    return cycles(run.steps) + time.compute_cycles("", added_instructions)
 
 
 def worst_case_steps(program: Program, time: TimeModel) -> frozenset[str]:
@@ -82,7 +86,7 @@ def best_case(program: Program, time: TimeModel, *, added_instructions: int = 0)
     return BestCase(
         macs=sum(map(macs_of, best_run(program, macs_of).steps)),
         instructions=sum(map(instructions_of, fewest.steps)) + added_instructions,
-        cycles=round(predicted_cycles(program, time, best=True)),
+        cycles=round(predicted_cycles(program, time, best=True, added_instructions=added_instructions)),
     )
 
 

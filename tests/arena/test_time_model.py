@@ -60,6 +60,11 @@ def test_instructions_are_weighed_by_kernel() -> None:
     assert time.compute_cycles("a kernel nobody measured", 1000) == 1000
 
 
+def test_a_kernel_in_rows_has_the_time_of_the_kernel_that_it_calls() -> None:
+    time = TimeModel(platform=always_on(), kernels={"softmax_f32": KernelTime(cycles=1.79)})
+    assert time.compute_cycles("softmax_f32_in_rows", 1000) == time.compute_cycles("softmax_f32", 1000) == 1790
+
+
 def test_a_kernel_waits_for_the_memories_of_its_stack_and_code() -> None:
     own = Traffic(transactions=0.125, bursts=0.0625, num_bytes=0.5)
     time = TimeModel(platform=always_on(), kernels={"spilling": KernelTime(stack=own, code=own)})

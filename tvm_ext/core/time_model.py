@@ -122,6 +122,8 @@ class CallCost:
     added_instructions: int
 
 
+IN_ROWS = "_in_rows"
+"""End of the name of a kernel that computes rows by calls of another kernel, whose times it has."""
 CALL_CYCLES = 24
 COPY_INSTRUCTIONS_A_BYTE = 0.5
 
@@ -155,8 +157,8 @@ class TimeModel:
     other: KernelTime = UNIFORM
 
     def kernel(self, name: str) -> KernelTime:
-        """Return the time of a kernel."""
-        return self.kernels.get(name, self.other)
+        """Return the time of a kernel. A kernel in rows without an entry has the time of the kernel that it calls."""
+        return self.kernels.get(name) or self.kernels.get(name.removesuffix(IN_ROWS), self.other)
 
     def compute_cycles(self, kernel: str, instructions: float) -> float:
         """Return the cycles of a kernel's instructions and of its stack, as if its operands were in registers."""

@@ -100,6 +100,7 @@ def estimate(
 def estimate_of(compiled: Compiled) -> Estimate:
     """Return the estimate of a compiled model."""
     platform, program, plan = compiled.platform, compiled.program, compiled.plan
+    time, added = time_model(platform), compiled.added_instructions
     used = dict(compiled.origin.memories)
     by_kind = {"ram": 0, "rom": 0}
     for memory in platform.memories:
@@ -110,7 +111,8 @@ def estimate_of(compiled: Compiled) -> Estimate:
         weights_bytes=program.weights_bytes, code_bytes=None, stack_bytes=None,
         macs=most_macs(program),
         predicted_instructions=compiled.modelled_instructions,
-        predicted_cycles=round(predicted_cycles(program, time_model(platform))), clock_hz=platform.processor.clock_hz,
+        predicted_cycles=round(predicted_cycles(program, time, added_instructions=added)),
+        clock_hz=platform.processor.clock_hz,
         method=compiled.attempts[-1].method if compiled.attempts else "whole",
-        best_case=best_case(program, time_model(platform), added_instructions=compiled.added_instructions),
+        best_case=best_case(program, time, added_instructions=added),
     )  # fmt: skip

@@ -10,7 +10,8 @@
    row at the reader.
 4. least scratch: whole, split, heads or patches, with slower kernels that need no scratch.
 
-Of all results that fit, the one with the fewest predicted instructions is taken. With streamed inputs every method is a
+Of all results that fit, the one with the fewest predicted instructions is taken. If `whole` fits and the user set no
+limit, a split that costs almost no time is taken instead (`smaller_plan.py`). With streamed inputs every method is a
 split: the cheapest that keeps only rows of the inputs; if none fits, heads, patches, and kernels without scratch. If
 `quantize = "auto"`, all methods are tried again with the model in int8, last of all. A plan that the validator rejects
 is a defect of tvm_ext: it is reported and skipped.
@@ -32,6 +33,8 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.fitter import Fitter, Way, ports_beside
 from tvm_ext.fitting.methods import FitMethod, fit_methods
 from tvm_ext.fitting.next_try import Tried, likely_tries
+from tvm_ext.fitting.smaller_plan import METHOD as SMALLER
+from tvm_ext.fitting.smaller_plan import is_worth, may_shrink, smaller_tries
 
 
 def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
@@ -56,13 +59,38 @@ def fit_in_flash(
     """
     first = fitter(options.least_flash)
     found = search(first, platform, options)
-    if _fits_at_once(found) or not _has_grown(first, found, options):
+    if _fits_at_once(found):
+        return _taken(first, platform, options, _with_smaller_plan(first, platform, options, found))
+    if not _has_grown(first, found, options):
         return _taken(first, platform, options, found)
     other, least = fitter(True), replace(options, least_flash=True)
     direct = search(other, platform, least)
     if _worth(direct) < _worth(found):
         return _taken(other, platform, least, direct)
     return _taken(first, platform, options, found)
+
+
+def _with_smaller_plan(fitter: Fitter, platform: Platform, options: BuildOptions, found: Found) -> Found:
+    """Add the tries of a smaller plan to a search that whole layers ended; it is the best result if it is worth it.
+
+    If tensors lie in several memories, the search for them has already chosen rows or whole layers by time.
+    """
+    whole, method = found.results[0], next((one for one in found.methods if one.name == SMALLER), None)
+    if method is None or not may_shrink(options, platform):
+        return found
+    known = fitter.outcome((found.method(whole), whole.one), options, iter(()))
+    if sum(bool(num_bytes) for num_bytes in known.num_bytes.values()) > 1:
+        return found
+    limits = {**options.limits_bytes(platform), platform.activations: options.limit_bytes(platform)}
+    results = list(found.results)
+    for one in smaller_tries(fitter.offers(method), whole):
+        outcome = fitter.outcome((method, one), options, iter(()))
+        results.append(outcome.within(one, limits, platform.activations))
+        if outcome.rejected is not None:
+            _say(one.method, outcome.rejected, platform)
+        elif results[-1].fits and is_worth(outcome.cost, known.cost):
+            return replace(found, results=tuple(results), smaller=results[-1])
+    return replace(found, results=tuple(results), smaller=whole)
 
 
 def _taken(
@@ -180,15 +208,21 @@ def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Results of all tries within a limit. methods: that can compile the model. refused: why int8 methods cannot."""
+    """Results of all tries within a limit. methods: that can compile the model. refused: why int8 methods cannot.
+
+    smaller: the result to take, if a smaller plan was sought for a model that fits anyway.
+    """
 
     results: tuple[Tried, ...]
     methods: tuple[FitMethod, ...]
     refused: str = ""
+    smaller: Tried | None = None
 
     @property
     def best(self) -> Tried | None:
         """The result to take; None if no result fits."""
+        if self.smaller:
+            return self.smaller
         fitting = [tried for tried in self.results if tried.fits]
         return min(fitting, key=lambda tried: (self.method(tried).group, tried.instructions), default=None)
 

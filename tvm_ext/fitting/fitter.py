@@ -11,6 +11,7 @@ import tvm
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import predicted_cycles, time_model
 from relay_passes.backend import Backend
 from relay_passes.searched import Searched
 from relay_passes.simplify.orient_sequences import TimeAxis
@@ -20,21 +21,29 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.fitting.methods import FitMethod, MemoryPass
 from tvm_ext.fitting.next_try import Offer, Tried, Try
+from tvm_ext.fitting.smaller_plan import PlanCost
 
 
 @dataclass(frozen=True, kw_only=True)
 class TryOutcome:
     """Outcome of a try: bytes of the arenas by memory, empty if the pass changed nothing, and predicted instructions.
 
-    is_held: True if all memories of the platform hold their arenas and weights. ports: memories other than the default
-    one that hold inputs or outputs. rejected: the validator's objection to the plan, which then has no bytes.
+    cycles: predicted, of a run. is_held: True if all memories of the platform hold their arenas and weights. ports:
+    memories other than the default one that hold inputs or outputs. rejected: the validator's objection to the plan,
+    which then has no bytes.
     """
 
     num_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     instructions: int = 0
+    cycles: float = 0.0
     is_held: bool = True
     ports: tuple[str, ...] = ()
     rejected: str | None = None
+
+    @property
+    def cost(self) -> PlanCost:
+        """Bytes in all RAMs, and predicted cycles."""
+        return PlanCost(num_bytes=sum(self.num_bytes.values()), cycles=self.cycles)
 
     @classmethod
     def of(cls, compiled: Compiled | None) -> Self:
@@ -49,8 +58,10 @@ class TryOutcome:
             is_held = False
         else:
             is_held = True
+        time, added = time_model(platform), compiled.added_instructions
         return cls(
-            num_bytes=num_bytes, instructions=compiled.modelled_instructions, is_held=is_held,
+            num_bytes=num_bytes, instructions=compiled.modelled_instructions,
+            cycles=predicted_cycles(compiled.program, time, added_instructions=added), is_held=is_held,
             ports=ports_beside(compiled),
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from codegen_c.arena.memory_plan import Placement, largest_arena, live_profile, peak_placements
@@ -238,13 +239,14 @@ def _prediction(compiled: Compiled, best: BestCase | None) -> dict[str, Any]:
     With branches these are values of the worst case, and those of the best case are beside them.
     """
     time, default = time_model(compiled.platform), compiled.platform.activations
-    cycles = round(predicted_cycles(compiled.program, time))
+    predicted = partial(predicted_cycles, compiled.program, time, added_instructions=compiled.added_instructions)
+    cycles = round(predicted())
     return {
         "note": "Cycles are predicted, not measured, because QEMU does not model the timing of memories. They are "
         "computed from modelled instructions and the mean cycles of an instruction in each kernel. tvm-ext profile "
         "estimates cycles from executed instructions.",
         "cycles": cycles,
-        "cycles_in_default_memory": round(predicted_cycles(compiled.program, time, only=default)),
+        "cycles_in_default_memory": round(predicted(only=default)),
         "moved": moved_table(moved_bytes(compiled.program)),
         **(_of_branches(compiled, cycles, best) if best else {}),
     }

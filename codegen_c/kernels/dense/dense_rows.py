@@ -20,6 +20,7 @@ from codegen_c.kernels.shared.vector_rows import Rows, row_by_row, rows_of
 from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Dense, QDense
 from tvm_ext.core.row_access import RowAccess
+from tvm_ext.core.time_model import IN_ROWS
 
 ROW_INSTRUCTIONS = 30
 """Instructions of the call for one row."""
@@ -68,7 +69,7 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
     others = (RowAccess.same(rows.count),) * (len(operator.inputs) - 1)
     return replace(
         row,
-        kernel=f"{row.kernel}_in_rows",
+        kernel=f"{row.kernel}{IN_ROWS}",
         function=row_by_row(function, arguments),
         macs=operator.output.num_elements * depth,
         instructions=rows.count * (row.instructions + ROW_INSTRUCTIONS),

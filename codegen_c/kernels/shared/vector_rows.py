@@ -22,6 +22,7 @@ from codegen_c.operators.kinds import (
     Window,
 )
 from tvm_ext.core.row_access import RowAccess
+from tvm_ext.core.time_model import IN_ROWS
 
 # Rows of tensors that are no images: a vector is split into runs of its channels, other tensors along their first axes.
 #
@@ -97,7 +98,7 @@ def _in_turn(row: Implementation, rows: int, length: int, stored: StoredRows) ->
     ]
     return replace(
         row,
-        kernel=f"{row.kernel}_in_rows",
+        kernel=f"{row.kernel}{IN_ROWS}",
         function=row_by_row(function, arguments),
         instructions=rows * (row.instructions + ROW_INSTRUCTIONS),
         spatial=Spatial(output_rows=rows, inputs=(RowAccess.same(rows),)),

@@ -25,6 +25,7 @@ from codegen_c.kernels.shared.vector_rows import in_turn
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import Array, QMaskedSoftmax, QSoftmax
 from tvm_ext.core.row_access import RowAccess
+from tvm_ext.core.time_model import IN_ROWS
 
 # Softmax over the last axis of a quantized tensor, integers only: a table of exponentials, one division per row.
 #
@@ -219,7 +220,7 @@ def _with_rows(whole: Implementation, made: Callable[[StoredRows], Implementatio
     spatial = Spatial(output_rows=rows, inputs=(RowAccess.same(rows),))
 
     def by_rows(stored: StoredRows) -> Implementation:
-        return replace(made(stored), kernel=f"{whole.kernel}_in_rows", spatial=spatial)
+        return replace(made(stored), kernel=f"{whole.kernel}{IN_ROWS}", spatial=spatial)
 
     return replace(whole, in_rows=by_rows)
 
