@@ -18,6 +18,7 @@ from tests.models.onnx_models import saved
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.decisions.composites import RepeatedStep
+from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.packages.package import Package
 
 NODE, FLOAT, INT64, BOOL = helper.make_node, TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -244,3 +245,49 @@ def growing() -> onnx.ModelProto:
 def test_a_state_that_grows_is_unrolled(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(growing(), tmp_path), states={})
     assert not loops_of(module) and tuple(map(int, module["main"].ret_ty.shape.values)) == (123,)
+
+
+def counted(limit: np.ndarray, cast: int | None, *, is_state: bool) -> onnx.ModelProto:
+    """A loop as tf2onnx writes it: without a largest number of iterations, while a counter is less than a limit.
+
+    cast: the type to which the counter is cast ahead of the comparison. is_state: whether the limit is a state that no
+    iteration changes.
+    """
+    casts = [] if cast is None else [NODE("Cast", ["after"], ["cast"], to=cast)]
+    states = [value("limit", dtype=INT64)] if is_state else []
+    if is_state:
+        casts.append(NODE("Cast", ["limit"], ["bound"], to=INT64 if cast is None else cast))
+    nodes = [
+        NODE("Add", ["count", "one"], ["after"]), *casts, NODE("Mul", ["s", "half"], ["faded"]),
+        NODE("Add", ["faded", "w"], ["s_next"]),
+        NODE("Less", ["cast" if cast is not None else "after", "bound"], ["again"]),
+    ]  # fmt: skip
+    body = helper.make_graph(
+        nodes, "body",
+        [value("i", dtype=INT64), value("go_in", dtype=BOOL), value("count", dtype=INT64), value("s", 1, 4), *states],
+        [value("again", dtype=BOOL), value("after", dtype=INT64), value("s_next", 1, 4), *states,
+         value("s_next", 1, 4)],
+    )  # fmt: skip
+    results = ["count_out", "y", *["limit_out"] * is_state, "all"]
+    node = NODE("Loop", ["most", "go", "zero", "x", *["n"] * is_state], results, "loop", body=body)
+    constants = {
+        "most": np.array(2**63 - 1), "go": np.array(True), "zero": np.array(0), "one": np.array(1),
+        "half": np.array(0.5, np.float32), "w": weights(1, 4), **({"n": limit} if is_state else {"bound": limit}),
+    }  # fmt: skip
+    return model(node, [value("x", 1, 4)], [value("y", 1, 4), value("all", 12, 1, 4)], constants)
+
+
+@pytest.mark.parametrize(
+    ("limit", "cast", "is_state"),
+    [(np.array(12), None, True), (np.array(12), FLOAT, True), (np.array(12, np.float32), FLOAT, False)],
+)
+def test_a_counter_that_ends_a_loop(limit: np.ndarray, cast: int | None, is_state: bool, tmp_path: Path) -> None:
+    made = counted(limit, cast, is_state=is_state)
+    (loop,) = loops_of(tvm_ext.load(saved(made, tmp_path)))
+    assert loop.count == 12 and not loop.is_open
+    check_results(built(made, tmp_path / "package"), made)
+
+
+def test_a_limit_that_is_no_whole_number_ends_no_loop(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="its scanned outputs have an element for each iteration that runs"):
+        tvm_ext.load(saved(counted(np.array(11.5, np.float32), FLOAT, is_state=False), tmp_path))

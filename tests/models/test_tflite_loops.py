@@ -126,3 +126,110 @@ def test_a_value_that_changes_its_scale(tmp_path: Path) -> None:
     reason = r"an iteration changes 'WHILE_0.x' from int8 \(scale 0.015625, .* to int8 \(scale 0.03"
     with pytest.raises(UnsupportedModel, match=reason):
         tvm_ext.load(saved_tflite(data, tmp_path))
+
+
+LENGTH, CHANNELS = 12, 3
+OPEN: dict[str, tuple[int, ...]] = {"signature": (-1, -1, -1)}
+"""The signature of a tensor whose shape in the file is a placeholder."""
+
+
+def listing(*, first: int = 0, by_data: bool = False, is_read: bool = False) -> bytes:
+    """A recurrent layer as Keras writes it: the state after each step becomes an element of a list.
+
+    first: element that the first iteration writes. by_data: whether the largest state may end the loop. is_read:
+    whether the body reads the list.
+    """
+    state, placeholder = (1, CHANNELS), (1, 1, 1)
+    ports: list[tuple[str, tuple[int, ...], dict[str, object]]] = [
+        ("i", (), {"dtype": "int32"}), ("n", (), {"dtype": "int32"}), ("list", placeholder, OPEN),
+        ("s", state, {}), ("x", (LENGTH, *state), {}),
+    ]  # fmt: skip
+    condition, body, net = TfliteWriter(), TfliteWriter(), TfliteWriter()
+    i, n, _, s, _ = (condition.input(name, shape, **kind) for name, shape, kind in ports)
+    test = condition.operator("LESS", [i, n], condition.tensor("less", (), "bool"), "LessOptions")
+    if by_data:
+        axis = condition.constant("axis", np.array([1], np.int32))
+        most = condition.operator("REDUCE_MAX", [s, axis], condition.tensor("most", COUNT), "ReducerOptions",
+                                  KeepDims=False)  # fmt: skip
+        limit = condition.constant("limit", np.array([1e3], np.float32))
+        small = condition.operator("LESS", [most, limit], condition.tensor("small", COUNT, "bool"), "LessOptions")
+        test = condition.operator("LOGICAL_AND", [test, small], condition.tensor("both", COUNT, "bool"),
+                                  "LogicalAndOptions")  # fmt: skip
+    condition.results = [test]
+
+    i, n, kept, s, x = (body.input(name, shape, **kind) for name, shape, kind in ports)
+    one, zero = body.constant("one", np.array(1, np.int32)), body.constant("zero", np.array(0, np.int32))
+    lone = body.constant("lone", np.array([1], np.int32))
+    after = body.operator("ADD", [i, one], body.tensor("after", (), "int32"), "AddOptions")
+    element = body.operator("GATHER", [x, i], body.tensor("element", state), "GatherOptions")
+    half = body.constant("half", np.array(0.5, np.float32))
+    faded = body.operator("MUL", [s, half], body.tensor("faded", state), "MulOptions")
+    if is_read:
+        begin, size = (body.constant(name, np.array(numbers, np.int32)) for name, numbers in
+                       (("begin", [0, 0, 0]), ("size", [1, 1, CHANNELS])))  # fmt: skip
+        read = body.operator("SLICE", [kept, begin, size], body.tensor("read", (1, *state)), "SliceOptions")
+        faded = body.operator("ADD", [faded, read], body.tensor("sum", (1, *state)), "AddOptions")
+        shape = body.constant("shape", np.array(state, np.int32))
+        faded = body.operator("RESHAPE", [faded, shape], body.tensor("flat", state), "ReshapeOptions")
+    s = body.operator("ADD", [faded, element], body.tensor("s_after", state), "AddOptions")
+
+    def numbers(scalar: int, others: int, name: str) -> int:
+        rest = body.constant(f"{name}_rest", np.array([others] * 2, np.int32))
+        vector = body.operator("RESHAPE", [scalar, lone], body.tensor(f"{name}_lone", (1,), "int32"), "ReshapeOptions")
+        return body.operator("CONCATENATION", [vector, rest], body.tensor(name, (3,), "int32"),
+                             "ConcatenationOptions")  # fmt: skip
+
+    zeros, all_of = (body.constant(name, np.array([number] * 3, np.int32)) for name, number in (("z", 0), ("a", -1)))
+    ahead = body.operator("SLICE", [kept, zeros, numbers(i, -1, "ends")], body.tensor("ahead", placeholder, **OPEN),
+                          "SliceOptions")  # fmt: skip
+    behind = body.operator("SLICE", [kept, numbers(after, 0, "begins"), all_of],
+                           body.tensor("behind", placeholder, **OPEN), "SliceOptions")  # fmt: skip
+    expanded = body.operator("EXPAND_DIMS", [s, zero], body.tensor("expanded", (1, *state)), "ExpandDimsOptions")
+    kept = body.operator("CONCATENATION", [ahead, expanded, behind], body.tensor("joined", placeholder, **OPEN),
+                         "ConcatenationOptions")  # fmt: skip
+    body.results = [after, n, kept, s, x]
+
+    x, shape = net.input("x", (LENGTH, *state)), net.constant("dims", np.array([LENGTH, *state], np.int32))
+    extents = net.operator(
+        "SHAPE", [x], net.tensor("extents", (3,), "int32"), "ShapeOptions", OutType=tflite.TensorType.INT32
+    )
+    begin, end = (net.constant(name, np.array([number], np.int32)) for name, number in (("b", 0), ("e", 1)))
+    n = net.operator("STRIDED_SLICE", [extents, begin, end, end], net.tensor("n", (), "int32"),
+                     "StridedSliceOptions", ShrinkAxisMask=1)  # fmt: skip
+    nothing = net.constant("nothing", np.array(0, np.float32))
+    kept = net.operator("FILL", [shape, nothing], net.tensor("kept", placeholder, **OPEN), "FillOptions")
+    i, zero = net.constant("i", np.array(first, np.int32)), net.constant("zero", np.zeros(state, np.float32))
+    s = net.input("h", state) if by_data else zero
+    results = [net.tensor(f"{name}_out", shape, **kind) for name, shape, kind in ports]
+    net.operator("WHILE", [i, n, kept, s, x], results, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    extents = net.operator(
+        "SHAPE", [results[2]], net.tensor("again", (3,), "int32"), "ShapeOptions", OutType=tflite.TensorType.INT32
+    )
+    y = net.operator("RESHAPE", [results[2], extents], net.tensor("y", placeholder, **OPEN), "ReshapeOptions")
+    return net.finish([y], others=[condition, body])
+
+
+def test_a_list_that_a_loop_writes_is_stacked(tmp_path: Path) -> None:
+    """Shapes that the file leaves open follow from its inputs."""
+    data = listing()
+    module = tvm_ext.load(saved_tflite(data, tmp_path), states={})
+    (loop,) = [step for _, func in module.functions_items() if (step := RepeatedStep.read(func)).count]
+    assert loop.count == LENGTH and not loop.is_open
+    package = tvm_ext.build(module, "host", tmp_path / "out", BuildOptions())
+    result = package.report["verify"]["host"]
+    assert result["passed"] and result["reference"] == "LiteRT"
+    x = np.random.default_rng(0).normal(size=(LENGTH, 1, CHANNELS)).astype(np.float32)
+    np.testing.assert_allclose(package.run({"x": x})["y"], litert(data, [x])[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"first": 2}, "it writes 'kept', a list of 12 elements, not from the first to the last"),
+        ({"by_data": True}, "the list that it writes has an element for each iteration that runs"),
+        ({"is_read": True}, "its body cannot be compiled"),
+    ],
+)
+def test_lists_that_are_not_stacked(changed: dict[str, object], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        tvm_ext.load(saved_tflite(listing(**changed), tmp_path))

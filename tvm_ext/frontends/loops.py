@@ -241,6 +241,10 @@ class LoopEnding:
     is_exact: bool
 
 
+_WIDE = frozenset({"int32", "int64", "float32", "float64"})
+"""Types to which a counter may be cast ahead of its comparison."""
+_LARGEST_EXACT = 1 << 24
+"""Largest number up to which float32 holds all whole numbers."""
 _COMPARISONS = {"relax.less": (False, 0), "relax.less_equal": (False, 1), "relax.greater": (True, 0),
                 "relax.greater_equal": (True, 1)}  # fmt: skip
 """Comparisons: whether the counter stands on the right, and how much the bound is above the number beside it."""
@@ -274,13 +278,23 @@ def _ending(
     if name not in _COMPARISONS:
         return None
     is_right, above = _COMPARISONS[name]
-    counter, limit = reversed(value.args[:]) if is_right else value.args[:]
-    number = whole_number(limit)
-    counted = _counted(_seen_through(counter, values), states, values, index)
+    operands = [_seen_through(operand, values) for operand in value.args[:]]
+    counter, limit = reversed(operands) if is_right else operands
+    number, counted = _limit(limit, states), _counted(counter, states, values, index)
     if number is None or counted is None:
         return None
     first, step = counted
     return LoopEnding(most=max(1, -(-(number + above - first) // step) + 1), is_exact=True)
+
+
+def _limit(limit: relax.Expr, states: Sequence[LoopState]) -> int | None:
+    """Return the whole number with which a counter is compared, also of a state that no iteration changes."""
+    value = next((state.before for state in states if state.is_same and limit.same_as(state.variable)), limit)
+    array = array_of(value)
+    if array is None or array.size != 1 or array.dtype.kind not in "iuf":
+        return None
+    number = float(array.reshape(-1)[0])
+    return int(number) if number.is_integer() and abs(number) <= _LARGEST_EXACT else None
 
 
 def _counted(
@@ -324,9 +338,10 @@ def _step_of(after: relax.Expr, before: relax.Var, values: Mapping[relax.Var, re
 
 
 def _seen_through(value: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    """Return the operand behind reshapes and casts between integers."""
+    """Return the operand behind reshapes of whole numbers and truth values, and behind casts that keep them."""
     while op_name(call := values.get(value)) in (*_VIEWS, "relax.astype"):
-        if not all(str(one.ty.dtype).startswith(("int", "bool")) for one in (call, call.args[0])):
+        before, after = str(call.args[0].ty.dtype), str(call.ty.dtype)
+        if not before.startswith(("int", "bool")) or after not in (before, *_WIDE):
             break
         value = call.args[0]
     return value

@@ -21,6 +21,7 @@ from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, o
 from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.loops import (
+    DATA_DEPENDENT,
     LoopBody,
     LoopCondition,
     LoopState,
@@ -28,6 +29,7 @@ from tvm_ext.frontends.loops import (
     bound_of,
     ending_of,
     repeat,
+    whole_number,
 )
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
@@ -42,6 +44,7 @@ from tvm_ext.frontends.tflite.movement import MOVEMENTS, Moved, gather_nd, moves
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.rescale import rescaled_integers
 from tvm_ext.frontends.tflite.resources import Variable
+from tvm_ext.frontends.tflite.stacked_lists import stacked_lists
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 
 # Operators that move numbers, add none of their own, and mean the same on integers of a single scale.
@@ -172,41 +175,63 @@ class _Importer:
 
     def _repeated(self, node: TfliteNode, loop: TfliteLoop) -> list[relax.Expr]:
         """Return the results of a WHILE as a step that runs in a loop. Raises Refused."""
-        given = [self._values[index] for index in node.inputs]
+        given, first = [self._values[index] for index in node.inputs], array_of(self._values[loop.first])
+        if first is not None and not first.all():
+            return given
+        lists = stacked_lists(self._file, loop)
         variables = [relax.Var(f"state{place}", value.ty) for place, value in enumerate(given)]
         self._values.update(zip(loop.values, variables, strict=True))
         around, self._statements = self._statements, Statements(self._sizes, folds=_folds)
         try:
             for inner in loop.nodes:
-                self._convert(inner)
+                if not any(inner is node for one in lists for node in one.nodes):
+                    self._convert(inner)
             inside = self._statements
         finally:
             self._statements = around
-        if not all(index in self._values for index in (*loop.results, loop.again)):
+        kept = [place for place in range(len(given)) if all(place != one.place for one in lists)]
+        made = [*(loop.results[place] for place in kept), loop.again, *(one.element for one in lists)]
+        if not all(index in self._values for index in made):
             raise Refused("its body cannot be compiled")
-        after = [self._values[index] for index in loop.results]
         states = tuple(
-            LoopState(variable=variable, before=before, after=value)
-            for variable, before, value in zip(variables, given, after, strict=True)
+            LoopState(variable=variables[place], before=given[place], after=self._values[loop.results[place]])
+            for place in kept
         )
-        body = LoopBody(statements=inside, states=states)
+        body = LoopBody(
+            statements=inside, states=states, stacked=tuple(self._values[one.element] for one in lists),
+        )  # fmt: skip
         try:
-            return self._looped(node, loop, body)
+            found = dict(zip((*kept, *(one.place for one in lists)), self._looped(node, loop, body), strict=True))
         except NotRepeated as reason:
             raise Refused(f"control flow that does not run as a step in a loop: {reason}") from None
+        for one in lists:
+            counter, (length, *extents) = whole_number(given[one.counter]), static_shape(given[one.place])
+            if counter != 0 or static_shape(found[one.place]) != (length, 1, *extents):
+                raise Refused(
+                    f"it writes {self._file.tensors[node.inputs[one.place]].name!r}, a list of {length} elements, not "
+                    "from the first to the last"
+                )
+            stacked, shape = found[one.place], (length, *extents)
+            (found[one.place],) = self._statements.collect(
+                lambda builder, value=stacked, shape=shape: builder.emit(relax.op.reshape(value, shape)),
+                operator=node.label, tensor=self._file.tensors[node.outputs[one.place]].name,
+            )  # fmt: skip
+        return [found[place] for place in range(len(given))]
 
     def _looped(self, node: TfliteNode, loop: TfliteLoop, body: LoopBody) -> list[relax.Expr]:
-        """Return the values after a loop, which ends by its counter or, if data end it, by its condition."""
+        """Return the values after a loop, then the stacked ones. It ends by its counter or, if data end it, by its
+        condition, and then can stack nothing.
+        """
 
         def emit(build: Callable[[relax.BlockBuilder], relax.Expr]) -> list[relax.Expr]:
             return self._statements.collect(build, operator=node.label, tensor=self._file.tensors[node.outputs[0]].name)
 
         first, again = self._values[loop.first], self._values[loop.again]
         ending, known = ending_of(body, again), array_of(first)
-        if known is not None and not known.all():
-            return [state.before for state in body.states]
         if known is not None and ending is not None and ending.is_exact:
             found = repeat(body, ending.most, emit)
+        elif body.stacked:
+            raise Refused(f"{DATA_DEPENDENT}: the list that it writes has an element for each iteration that runs")
         else:
             missing = "its condition has no counter that it compares with a constant"
             bound = bound_of([ending.most] if ending else [], self._sizes.limits, node.label, missing)
@@ -216,7 +241,7 @@ class _Importer:
             )
             found = repeat(replace(body, condition=LoopCondition(first=begin, again=goes_on)), bound, emit)
         assert not any(value is None for value in found.states), "all values of a WHILE are wanted"
-        return [value for value in found.states if value is not None]
+        return [*(value for value in found.states if value is not None), *found.stacked]
 
     def _fields(self, result: relax.Expr, count: int, builder: relax.BlockBuilder) -> list[relax.Expr]:
         if not isinstance(result.ty, relax.TupleType):
@@ -275,7 +300,10 @@ class _Importer:
             data = values[node.inputs[0]]
             return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
         # TVM reads parameters (axes, shapes) from the file itself, and looks for a value first.
-        known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
+        shapes = node.inputs[1:2] if node.operator == "RESHAPE" else ()  # also one that the importer has computed
+        known = {
+            i: v for i, v in values.items() if not (array_of(v) is not None and (self._is_parameter(i) or i in shapes))
+        }
         computed = {i: data for i in values if i not in known and (data := array_of(values[i])) is not None}
         as_real = frozenset() if as_stored else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
         own = dict(zip(node.own_tensors, node.inputs + node.outputs, strict=True))
@@ -361,6 +389,8 @@ class _Importer:
         if self._as_declared and static_shape(value) != tensor.shape:
             extents = math.prod if node.operator == "FULLY_CONNECTED" else _without_ones
             if extents(static_shape(value)) != extents(tensor.shape):
+                if None in tensor.dims:  # then the shape in the file is a placeholder
+                    return value
                 raise Refused(
                     f"its output is {list(tensor.shape)} in the file, {list(static_shape(value))} by its inputs"
                 )
