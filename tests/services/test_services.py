@@ -16,11 +16,12 @@ from tvm_ext.core.files.kept_files import FOLDER, default_folder
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services import job as jobs_module
 from tvm_ext.services.cache import ResultCache, remembered
+from tvm_ext.services.contents import LEAST_BYTES, MOST_KEPT, NamedInputs
 from tvm_ext.services.executors import ExecutorServices, cluster
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.services.local import TRIES, LocalServices
 
-LOCAL = LocalServices(jobs=2, limits=ChildLimits(seconds=20), entry="run")
+LOCAL = LocalServices(jobs=2, limits=ChildLimits(seconds=20), entry="run_named")
 
 
 def job(name: str, content: bytes | Path = b"") -> Job:
@@ -33,7 +34,7 @@ DOUBLED = [job("doubled", b"%d" % number) for number in range(8)]
 
 @pytest.mark.parametrize("services", [1, 4])
 def test_results_are_the_same_for_any_number_of_processes(services: int) -> None:
-    found = dict(LocalServices(jobs=services, entry="run").outcomes(DOUBLED))
+    found = dict(LocalServices(jobs=services, entry="run_named").outcomes(DOUBLED))
     assert found == {index: JobOutcome(result=b"%d%d" % (index, index)) for index in range(8)}
 
 
@@ -45,7 +46,7 @@ def test_a_process_that_dies_is_replaced_and_its_job_done_again(tmp_path: Path) 
 
 def test_what_dies_hangs_or_raises_is_an_outcome_and_not_the_end() -> None:
     asked = [job("dies"), job("hangs"), job("raises"), job("doubled", b"x")]
-    services = LocalServices(jobs=2, limits=ChildLimits(seconds=3), entry="run")
+    services = LocalServices(jobs=2, limits=ChildLimits(seconds=3), entry="run_named")
     found = dict(services.outcomes(asked))
     assert [found[index].kind for index in range(4)] == ["ChildLost", "ChildExpired", "ChildFailed", ""]
     assert f"{TRIES} processes ended during this job" in found[0].problem and "SIGKILL" in found[0].problem
@@ -55,7 +56,7 @@ def test_what_dies_hangs_or_raises_is_an_outcome_and_not_the_end() -> None:
 
 
 def test_who_stops_listening_ends_the_processes() -> None:
-    outcomes = LocalServices(jobs=2, entry="run").outcomes([job("doubled", b"x"), job("hangs"), job("hangs")])
+    outcomes = LocalServices(jobs=2, entry="run_named").outcomes([job("doubled", b"x"), job("hangs"), job("hangs")])
     assert next(outcomes)[1].result == b"xx"
     outcomes.close()  # the test would not end in time if it waited for them
 
@@ -110,6 +111,38 @@ def test_a_real_cluster_gives_the_same(tmp_path: Path) -> None:
     ):
         results = {index: outcome.result for index, outcome in services.outcomes(asked)}
     assert results == {**{index: b"%d%d" % (index, index) for index in range(8)}, 8: b"done"}
+
+
+def test_a_process_receives_a_large_input_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    by_hash = NamedInputs.asked
+
+    def counted(self: NamedInputs, digest: str) -> bytes:
+        asked.append(digest)
+        return by_hash(self, digest)
+
+    monkeypatch.setattr(NamedInputs, "asked", counted)
+    models = [bytes([number]) * LEAST_BYTES for number in range(MOST_KEPT + 2)]
+    jobs = [job("doubled", model) for model in models for _ in range(3)]
+    found = dict(LocalServices(jobs=1, entry="run_named").outcomes([*jobs, jobs[0]]))
+    assert [one.result for one in found.values()] == [2 * one.inputs[0] for one in (*jobs, jobs[0])]
+    assert len(asked) == len(models) + 1, "the first model is no longer among the kept inputs"
+
+
+def test_a_cluster_holds_a_large_input_once() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `distributed` is not installed")
+    model, moved = b"m" * (1 << 20), list[object]()
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as found,
+        cluster(found.scheduler_address, LOCAL) as services,
+    ):
+        scatter = distributed.Client.scatter
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(
+                distributed.Client, "scatter", lambda *given, **named: moved.append(1) or scatter(*given, **named)
+            )
+            results = [one.result for _, one in services.outcomes([job("doubled", model)] * 8)]
+    assert results == [2 * model] * 8 and len(moved) == 1
 
 
 def test_results_are_kept_by_content_and_damaged_ones_made_again(tmp_path: Path) -> None:
@@ -235,8 +268,9 @@ class _Nobody:
     """Services that must not be asked for anything."""
 
     def outcomes(self, jobs):
-        assert not list(jobs), "a result was not in the cache"
-        yield from ()
+        for index, one in enumerate(jobs):
+            assert isinstance(one, JobOutcome), "a result was not in the cache"
+            yield index, one
 
 
 class _Counting:
@@ -246,5 +280,6 @@ class _Counting:
         self.jobs: list[Job] = []
 
     def outcomes(self, jobs):
-        self.jobs = list(jobs)
-        yield from LOCAL.outcomes(self.jobs)
+        given = list(jobs)
+        self.jobs = [one for one in given if isinstance(one, Job)]
+        yield from LOCAL.outcomes(given)

@@ -80,7 +80,7 @@ def test_an_executor_with_other_code_ends_a_sweep_and_nothing_is_kept(
 
 def test_files_that_change_while_a_process_runs_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_module, "code_hash", lambda *_: "1" * 64)
-    services = LocalServices(limits=ChildLimits(seconds=60), entry="run")
+    services = LocalServices(limits=ChildLimits(seconds=60), entry="run_named")
     with pytest.raises(WorkerRefused, match="files changed after this process began"):
         dict(services.outcomes([job("doubled", b"x")]))
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -41,13 +40,13 @@ from tvm_ext.command_line.options import (
 )
 from tvm_ext.command_line.show import (
     errors_shown,
-    moves,
     print_json,
     show_end,
     show_report,
     stages_shown,
     stderr,
     stdout,
+    sweep_shown,
     waiting,
 )
 from tvm_ext.core.errors import BadOptions
@@ -373,12 +372,10 @@ def sweep_command(
         check_output(output)
         asked = _asked(models, platform or [])
         total = len(asked.models) * len(asked.platforms) * len(asked.options)
-        with Progress(console=stderr, transient=True, disable=not moves()) as bar:
-            task = bar.add_task("candidates", total=total)
+        with sweep_shown(total) as show_row:
             table = tvm_ext.sweep(
                 asked.models, asked.platforms, asked.options, tier=tier or asked.tier, jobs=jobs, scheduler=scheduler,
-                cache=cache, again=again, limits=ChildLimits(seconds=seconds),
-                timings=timings, progress=lambda done, _row: bar.update(task, completed=done),
+                cache=cache, again=again, limits=ChildLimits(seconds=seconds), timings=timings, progress=show_row,
             )  # fmt: skip
         shown = picture(table, x, y)
         with replaced_folder(output) as new:

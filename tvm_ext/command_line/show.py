@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +115,40 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     if as_json:
         print_json({"error": {"kind": kind, "message": message}})
     raise typer.Exit(status)
+
+
+_SECONDS_PER_LINE = 30.0
+"""Seconds between two lines of a sweep's progress where standard error is no terminal."""
+
+
+@contextmanager
+def sweep_shown(total: int) -> Generator[Callable[[int, Mapping[str, Any]], None]]:
+    """Yield the `progress` of a sweep. It shows finished candidates, their rate and errors on stderr.
+
+    A terminal shows a bar; elsewhere a line appears from time to time.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    begin = shown = time.monotonic()
+    failed = 0
+
+    def said(done: int) -> str:
+        rate = done / max(time.monotonic() - begin, 1e-3)
+        return f"{done:,} of {total:,} candidates, {rate:,.1f} per second, {failed:,} with errors"
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=not moves()) as bar:
+        task = bar.add_task(said(0), total=total)
+
+        def show(done: int, row: Mapping[str, Any]) -> None:
+            nonlocal shown, failed
+            failed += bool(row.get("error"))
+            bar.update(task, completed=done, description=said(done))
+            if bar.disable and time.monotonic() >= shown + _SECONDS_PER_LINE:
+                shown = time.monotonic()
+                stderr.print(said(done), highlight=False, markup=False, soft_wrap=True)
+
+        yield show
 
 
 ShowStage = Callable[[str], AbstractContextManager[None]]

@@ -25,7 +25,7 @@ _FIELDS = {"key": str, "result": str | None, "kind": str, "problem": str}
 class Services(Protocol):
     """Workers that run jobs."""
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]: ...
+    def outcomes(self, jobs: Iterable[Job | JobOutcome]) -> Generator[tuple[int, JobOutcome]]: ...
 
     def opened(self) -> AbstractContextManager[OpenServices]: ...
 
@@ -80,37 +80,32 @@ def _is_entry(fields: dict[str, Any], name: str) -> bool:
 def remembered(
     services: Services,
     cache: ResultCache,
-    jobs: Iterable[Job],
+    jobs: Iterable[Job | JobOutcome],
     *,
     again: bool = False,
     accepts: Callable[[JobOutcome], bool] = lambda _: True,
 ) -> Iterator[tuple[int, JobOutcome]]:
     """Yield (index, outcome) of each job as it is ready: from the cache, or from the services, which is then cached.
 
+    An outcome among the jobs is yielded, and not cached. Memory only holds jobs without an outcome.
     again: True to run jobs again whose cached outcome is an error. accepts: returns False for an invalid outcome in the
     cache, whose job is then run again.
     """
-    asked: list[tuple[int, str]] = []
-    known: list[tuple[int, JobOutcome]] = []
+    asked: dict[int, str] = {}
 
-    def unknown() -> Iterator[Job]:
+    def known_or_asked() -> Iterator[Job | JobOutcome]:
         for index, job in enumerate(jobs):
+            if isinstance(job, JobOutcome):
+                yield job
+                continue
             kept = cache.get(key := job.key)
             if kept is not None and accepts(kept) and not (again and kept.result is None):
-                known.append((index, kept))
-                continue
-            asked.append((index, key))
-            yield job
+                yield kept
+            else:
+                asked[index] = key
+                yield job
 
-    for place, outcome in services.outcomes(unknown()):
-        index, key = asked[place]
-        cache.put(key, outcome)
-        yield from _drained(known)
+    for index, outcome in services.outcomes(known_or_asked()):
+        if (key := asked.pop(index, None)) is not None:
+            cache.put(key, outcome)
         yield index, outcome
-    yield from _drained(known)
-
-
-def _drained(known: list[tuple[int, JobOutcome]]) -> Iterator[tuple[int, JobOutcome]]:
-    """Remove and yield the last entry until the list is empty."""
-    while known:
-        yield known.pop(0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,12 +11,15 @@ from dataclasses import dataclass
 from tvm_ext.core.errors import BadOptions, MissingTool, WorkerRefused
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services.cache import Services
+from tvm_ext.services.contents import LEAST_BYTES
 from tvm_ext.services.job import Job, JobOutcome, OpenServices, result_of
 from tvm_ext.services.local import TRIES, LocalServices
 from tvm_ext.services.work import run
 
 MOST_AT_ONCE = 256
 """Limit of submitted jobs without a result. An iterator of jobs is read lazily, so a search may create them late."""
+MOST_HELD = 16
+"""Limit of large inputs that workers of a cluster keep. Those of submitted jobs are kept as long as the jobs."""
 MOST_AHEAD = 8
 """Limit of speculative jobs of a search, submitted before they are known to be needed."""
 
@@ -25,30 +29,39 @@ class ExecutorServices:
     """Services of an executor. Jobs that it loses, because a worker or the executor failed, run on this machine.
 
     A job of an executor cannot be stopped, so time limits only apply to `local`.
+    hand_over: returns what an executor's function takes in place of an input, such as a reference to data on workers.
     """
 
     executor: Executor
     local: LocalServices
+    hand_over: Callable[[bytes], object] = lambda content: content
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
+    def outcomes(self, jobs: Iterable[Job | JobOutcome]) -> Generator[tuple[int, JobOutcome]]:
         """Yield (index, outcome) of jobs, like `LocalServices.outcomes`. Raises WorkerRefused for different code."""
         source, running = enumerate(jobs), dict[Future[bytes], tuple[int, Job, int]]()
         lost: list[tuple[int, Job]] = []
 
         def submit(index: int, job: Job, tries: int) -> None:
             try:
-                future = self.executor.submit(run, job.function, *job.inputs)
+                # A repeated job brings its inputs along: the worker that held them may be the lost one.
+                inputs = map(self.hand_over, job.inputs) if tries == 1 else job.inputs
+                future = self.executor.submit(run, job.function, *inputs)
             except RuntimeError:  # a broken executor, or one that was shut down
                 lost.append((index, job))
             else:
                 running[future] = index, job, tries
 
-        def fill() -> None:
+        def fill() -> Iterator[tuple[int, JobOutcome]]:
+            """Submit jobs up to the limit, and yield outcomes that are known already."""
             while len(running) < MOST_AT_ONCE and (taken := next(source, None)) is not None:
-                submit(*taken, 1)
+                index, job = taken
+                if isinstance(job, JobOutcome):
+                    yield index, job
+                else:
+                    submit(index, job, 1)
 
         try:
-            fill()
+            yield from fill()
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     index, job, tries = running.pop(future)
@@ -59,7 +72,7 @@ class ExecutorServices:
                             lost.append((index, job))
                     else:
                         yield index, JobOutcome(result=result_of(future.result()))
-                fill()
+                yield from fill()
         finally:
             for future in running:
                 future.cancel()
@@ -143,7 +156,23 @@ def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
             f"{scheduler}: no scheduler of dask.distributed answers: {error}. Check the address and the scheduler."
         ) from None
     with client:
-        yield ExecutorServices(executor=client.get_executor(pure=False), local=local)
+        held = OrderedDict[bytes, object]()
+
+        def hand_over(content: bytes) -> object:
+            """Return a reference to a large input, which each worker receives once."""
+            if len(content) < LEAST_BYTES:
+                return content
+            if content not in held:
+                try:
+                    held[content] = client.scatter(content, hash=True)
+                except (OSError, TimeoutError, RuntimeError):  # there is no worker yet
+                    return content
+            held.move_to_end(content)
+            while len(held) > MOST_HELD:
+                held.popitem(last=False)
+            return held[content]
+
+        yield ExecutorServices(executor=client.get_executor(pure=False), local=local, hand_over=hand_over)
 
 
 def check_services(jobs: int, executor: Executor | None, scheduler: str | None) -> None:

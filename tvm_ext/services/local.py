@@ -6,11 +6,12 @@ import queue
 import threading
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost
 from tvm_ext.core.processes.child import Child, ChildLimits
+from tvm_ext.services.contents import NamedInputs
 from tvm_ext.services.job import Job, JobOutcome, OpenServices, result_of
 
 TRIES = 3
@@ -30,12 +31,13 @@ class LocalServices:
     limits: ChildLimits = field(default_factory=ChildLimits)
     entry: str = "run_alone"
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
+    def outcomes(self, jobs: Iterable[Job | JobOutcome]) -> Generator[tuple[int, JobOutcome]]:
         """Yield (index, outcome) of each job when it is ready. The next job is taken when a process is free.
 
-        Raises the errors of the iterable, and WorkerRefused. Closing the generator stops the processes.
+        An outcome among the jobs is yielded without a process. Raises the errors of the iterable, and WorkerRefused.
+        Closing the generator stops the processes.
         """
-        source, ended = _Source(jobs), _Ended()
+        source, ended = _Source(jobs), _Ended(_MOST_ENDED)
         services = [_Service(self.limits, self.entry) for _ in range(max(1, self.jobs))]
         threads = [threading.Thread(target=_serve, args=(one, source, ended), daemon=True) for one in services]
         for thread in threads:
@@ -54,6 +56,9 @@ class LocalServices:
             source.stop()
             for service in services:
                 service.stop()
+            while any(thread.is_alive() for thread in threads):  # a thread may wait for space in the queue
+                with suppress(queue.Empty):
+                    ended.get(timeout=0.01)
             for thread in threads:
                 thread.join()
 
@@ -87,8 +92,10 @@ class _Service:
             if self._stopped:
                 break
             self._child = self._child or Child(_WORK, limits=self._limits, trusted=True)
+            named = NamedInputs(job.inputs)
             try:
-                return JobOutcome(result=result_of(self._child.call(self._entry, job.function, *job.inputs)))
+                answer = self._child.call(self._entry, job.function, *named.sent, ask=named.asked)
+                return JobOutcome(result=result_of(answer))
             except ChildExpired as error:
                 self.close()
                 return JobOutcome(result=None, kind="ChildExpired", problem=str(error))
@@ -139,17 +146,19 @@ class _Opened:
         return outcome.result
 
 
-_Ended = queue.SimpleQueue[tuple[int, JobOutcome] | BaseException | None]
+_Ended = queue.Queue[tuple[int, JobOutcome] | BaseException | None]
+_MOST_ENDED = 256
+"""Limit of outcomes that wait to be yielded. Outcomes that are known already come faster than they are used."""
 
 
 class _Source:
     """Thread-safe iterator of jobs with their indices."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[Job | JobOutcome]) -> None:
         self._jobs, self._lock = enumerate(jobs), threading.Lock()
         self._stopped = False
 
-    def take(self) -> tuple[int, Job] | None:
+    def take(self) -> tuple[int, Job | JobOutcome] | None:
         with self._lock:
             return None if self._stopped else next(self._jobs, None)
 
@@ -162,7 +171,7 @@ def _serve(service: _Service, source: _Source, ended: _Ended) -> None:
     try:
         while (taken := source.take()) is not None:
             index, job = taken
-            ended.put((index, service.outcome(job)))
+            ended.put((index, job if isinstance(job, JobOutcome) else service.outcome(job)))
     except BaseException as error:
         ended.put(error)
     finally:

@@ -11,6 +11,8 @@ from tvm_ext.core.printable import printable
 from tvm_ext.sweeps.table import Row, SweepTable
 
 WIDTH, HEIGHT, MARGIN = 640, 400, 64
+MOST_POINTS = 10_000
+"""Limit of rows that have a point. Of more rows, every second or third has one; the front is always drawn."""
 _TICKS = 5
 _PICTURE = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{ width + 2 * margin }} {{ height + 2 * margin }}"
@@ -42,8 +44,10 @@ def picture(table: SweepTable, x: str = "ram_bytes", y: str = "predicted_instruc
     x, y: columns, with a minus, such as `-accuracy`, if more is better.
     """
     columns = x.removeprefix("-"), y.removeprefix("-")
-    rows = [row for row in table.rows if all(row.get(column) is not None for column in columns)]
-    scales = [_Scale([float(row[column]) for row in rows]) for column in columns]
+    values = [(row.get(columns[0]), row.get(columns[1])) for row in table.rows]
+    with_both = [index for index, pair in enumerate(values) if None not in pair]
+    scales = [_Scale([float(values[index][axis] or 0) for index in with_both]) for axis in (0, 1)]
+    drawn = with_both[:: -(-len(with_both) // MOST_POINTS) or 1]
 
     def point(row: Row) -> dict[str, object]:
         across, up = (scale.part(float(row[column])) for scale, column in zip(scales, columns, strict=True))
@@ -55,7 +59,8 @@ def picture(table: SweepTable, x: str = "ram_bytes", y: str = "predicted_instruc
     ticks = [[(scale.part(value), f"{value:,.4g}") for value in scale.ticks()] for scale in scales]
     environment, (x_label, y_label) = jinja2.Environment(autoescape=True), map(printable, columns)
     return environment.from_string(_PICTURE).render(
-        width=WIDTH, height=HEIGHT, margin=MARGIN, x=x_label, y=y_label, points=[point(row) for row in rows],
+        width=WIDTH, height=HEIGHT, margin=MARGIN, x=x_label, y=y_label,
+        points=(point(table.rows[index]) for index in drawn),
         front=front, line=" ".join(f"{one['x']},{one['y']}" for one in front),
         ticks_x=[{"at": round(MARGIN + WIDTH * part, 1), "text": text} for part, text in ticks[0]],
         ticks_y=[{"at": round(MARGIN + HEIGHT * (1 - part), 1), "text": text} for part, text in ticks[1]],

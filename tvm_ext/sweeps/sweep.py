@@ -21,6 +21,7 @@ from tvm_ext.services.cache import ResultCache, Services, remembered
 from tvm_ext.services.executors import check_services, chosen_services
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of
+from tvm_ext.sweeps.stored_rows import StoredRows
 from tvm_ext.sweeps.table import SECONDS, Row, SweepTable, read_row
 
 if TYPE_CHECKING:
@@ -74,11 +75,11 @@ def sweep(
     found = candidates_of(named, boards, options or {"default": BuildOptions()}, tier)
     most = limits or ChildLimits()
     kept = ResultCache(folder=Path(cache or default_folder()), suffix=f".{most.seconds:g}s.{most.memory_bytes}B")
+    left_out, rows = () if timings else (SECONDS,), StoredRows()
     with chosen_services(jobs, executor, scheduler, most) as services:
-        rows = dict(_rows(found, tier, services, kept, again, _Told(progress)))
-    left_out = () if timings else (SECONDS,)
-    ordered = [rows[index] for index in sorted(rows)]
-    return SweepTable(rows=[{key: value for key, value in row.items() if key not in left_out} for row in ordered])
+        for index, row in _rows(found, tier, services, kept, again, _Told(progress)):
+            rows.put(index, {key: value for key, value in row.items() if key not in left_out})
+    return SweepTable(rows=rows)
 
 
 class _Told:
@@ -106,32 +107,26 @@ class _Told:
 def _rows(
     candidates: Iterator[Candidate], tier: str, services: Services, cache: ResultCache, again: bool, told: _Told
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index of the candidate, row) for each row when it is ready."""
-    heads: list[dict[str, Any]] = []
-    places: list[int] = []
-    failed: dict[int, TvmExtError] = {}
+    """Yield (index of the candidate, row) for each row when it is ready. Only candidates without a row are kept."""
+    heads: dict[int, dict[str, Any]] = {}
 
-    def jobs() -> Iterator[Job]:
-        for one in candidates:
-            head = {"model": one.model, "platform": one.platform, "options": one.options, "tier": tier}
-            heads.append({**one.labels, **head})
-            if isinstance(one.job, TvmExtError):
-                failed[len(heads) - 1] = one.job
-                continue
-            places.append(len(heads) - 1)
-            yield one.job
+    def jobs() -> Iterator[Job | JobOutcome]:
+        for index, one in enumerate(candidates):
+            heads[index] = {
+                **one.labels, "model": one.model, "platform": one.platform, "options": one.options, "tier": tier,
+            }  # fmt: skip
+            yield one.job if isinstance(one.job, Job) else _failed(one.job)
 
-    for place, outcome in remembered(
+    for index, outcome in remembered(
         services, cache, jobs(), again=again, accepts=lambda one: _figures(one) is not None
     ):
-        index = places[place]
-        row = {**heads[index], **(_figures(outcome) or _NO_ROW)}
+        row = {**heads.pop(index), **(_figures(outcome) or _NO_ROW)}
         told.row(row)
         yield index, row
-    for index, error in failed.items():
-        row = {**heads[index], "error": type(error).__name__, "message": str(error)}
-        told.row(row)
-        yield index, row
+
+
+def _failed(error: TvmExtError) -> JobOutcome:
+    return JobOutcome(result=None, kind=type(error).__name__, problem=str(error))
 
 
 _NO_ROW = {"error": "InternalError", "message": "the worker's answer is not a row of a sweep"}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,12 +37,12 @@ class SweepTable:
 
     rows: Sequence[Row]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of all rows: names, the user's own columns, results."""
-        known = (*FIRST, *FIGURES, SECONDS, "memories")
-        own = dict.fromkeys(key for row in self.rows for key in row if key not in known)
-        return (*FIRST, *own, *FIGURES, *([SECONDS] if any(SECONDS in row for row in self.rows) else []))
+        found = dict.fromkeys(key for row in self.rows for key in row)
+        own = [key for key in found if key not in (*FIRST, *FIGURES, SECONDS, "memories")]
+        return (*FIRST, *own, *FIGURES, *([SECONDS] if SECONDS in found else []))
 
     def __repr__(self) -> str:
         failed = sum(1 for row in self.rows if row.get("error"))
@@ -59,8 +60,10 @@ class SweepTable:
         path = Path(path)
         if path.suffix == ".parquet":
             self._write_parquet(path)
-        elif path.suffix in (".csv", ".jsonl"):
-            _replace(path, (self._csv() if path.suffix == ".csv" else self._json_lines()).encode())
+        elif path.suffix == ".csv":
+            _replace(path, self._write_csv)
+        elif path.suffix == ".jsonl":
+            _replace(path, self._write_json_lines)
         else:
             raise BadOptions(f"{path}: the suffix has to be .csv, .jsonl or .parquet; give the file another name.")
 
@@ -69,27 +72,30 @@ class SweepTable:
 
         Write a minus before a column of which more is better: `-accuracy`.
         """
-        rows = sorted((row for row in self.rows if None not in (_value(row, x), _value(row, y))),
-                      key=lambda row: (_value(row, x), _value(row, y)))  # fmt: skip
-        found: list[Row] = []
-        for row in rows:
-            if not found or _value(row, y) < _value(found[-1], y):
-                found.append(row)
-        return tuple(found)
+        points = ((_value(row, x), _value(row, y), index) for index, row in enumerate(self.rows))
+        found: list[int] = []
+        least: Any = None
+        for _, value, index in sorted(point for point in points if None not in point[:2]):
+            if not found or value < least:
+                found.append(index)
+                least = value
+        return tuple(self.rows[index] for index in found)
 
-    def _csv(self) -> str:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns, restval="", extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        for row in self.rows:
-            writer.writerow({key: "" if value is None else value for key, value in row.items()})
-        return text.getvalue()
+    def _write_csv(self, path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, self.columns, restval="", extrasaction="ignore", lineterminator="\n")
+            writer.writeheader()
+            for row in self.rows:
+                writer.writerow({key: "" if value is None else value for key, value in row.items()})
 
-    def _json_lines(self) -> str:
+    def _write_json_lines(self, path: Path) -> None:
         columns = (*self.columns, "memories")
-        return "".join(json_text({key: row.get(key) for key in columns}, None) + "\n" for row in self.rows)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            for row in self.rows:
+                file.write(json_text({key: row.get(key) for key in columns}, None) + "\n")
 
     def _write_parquet(self, path: Path) -> None:
+        """Write the rows in groups, so that memory does not hold all of them. A first pass finds the types."""
         try:
             import pyarrow  # pyright: ignore[reportMissingImports]
             from pyarrow import parquet  # pyright: ignore[reportMissingImports]
@@ -97,11 +103,39 @@ class SweepTable:
             raise MissingTool(
                 "pyarrow is not installed; it comes with the extra: pip install 'tvm-ext[parquet]'; or write .csv."
             ) from None
-        columns = {name: [row.get(name) for row in self.rows] for name in self.columns}
-        columns["memories"] = [json_text(row.get("memories"), None) for row in self.rows]
-        sink = io.BytesIO()
-        parquet.write_table(pyarrow.table(columns), sink)
-        _replace(path, sink.getvalue())
+        types = self._types()
+        schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in (*types.items(), _MEMORIES)])
+
+        def write(place: Path) -> None:
+            with parquet.ParquetWriter(place, schema) as writer:
+                rows = iter(self.rows)
+                while group := list(islice(rows, _GROUP_ROWS)):
+                    columns = {name: [_as(row.get(name), kind) for row in group] for name, kind in types.items()}
+                    columns["memories"] = [json_text(row.get("memories"), None) for row in group]
+                    writer.write_table(pyarrow.table(columns, schema=schema))
+
+        _replace(path, write)
+
+    def _types(self) -> dict[str, str]:
+        """Return the name of pyarrow's type for each column; text if a column has values of several kinds."""
+        kinds: dict[str, set[type]] = {name: set() for name in self.columns}
+        for row in self.rows:
+            for name, found in kinds.items():
+                if (value := row.get(name)) is not None:
+                    found.add(type(value))
+        return {name: _TYPES.get(frozenset(found), "string") for name, found in kinds.items()}
+
+
+_MEMORIES = ("memories", "string")
+_GROUP_ROWS = 10_000
+_TYPES: Mapping[frozenset[type], str] = {
+    frozenset(): "null", frozenset({bool}): "bool_", frozenset({int}): "int64", frozenset({float}): "float64",
+    frozenset({int, float}): "float64",
+}  # fmt: skip
+
+
+def _as(value: object, kind: str) -> object:
+    return str(value) if kind == "string" and value is not None else value
 
 
 def read_row(value: object) -> dict[str, Any] | None:
@@ -136,8 +170,9 @@ def _value(row: Row, column: str) -> Any:
     return value if value is None or not column.startswith("-") else -value
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file as a whole or not at all. write: writes the content at a path."""
     with staged(path.absolute().parent, path.name) as staging:
         new = staging / "new"
-        new.write_bytes(content)
+        write(new)
         new.replace(path)
