@@ -17,9 +17,10 @@ from tests.golden import models as plain
 from tests.support import state_models
 from tests.support.bundles import written
 from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.packages import files_of
 from tvm_ext import BuildOptions, BundlePackage, Package
 from tvm_ext.command_line.main import app
-from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+from tvm_ext.core.errors import BadInput, BadOptions, BadPackage, RunFailed
 from tvm_ext.report.tables import bundle_tables
 
 STATES = {"before": "before.next"}
@@ -41,6 +42,15 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> BundlePackage:
         "fourth": {"file": "frames.onnx", "states": STATES, "options": {"context": "caller"}},
     }
     return tvm_ext.bundle(written(folder, MODELS, entries), "host", folder / "package")
+
+
+def test_a_bundle_is_the_same_with_any_number_of_jobs(tmp_path: Path) -> None:
+    entries = {"first": {"file": "plain.onnx"}, "second": {"file": "frames.onnx", "states": STATES}}
+    source = written(tmp_path, MODELS, entries)
+    one, two = (tvm_ext.bundle(source, "host", tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
+    assert files_of(one.folder) == files_of(two.folder) and passed(two, "host")
+    with pytest.raises(BadOptions, match="jobs = 0"):
+        tvm_ext.bundle(source, "host", tmp_path / "none", jobs=0)
 
 
 def test_a_bundle_has_the_forms_of_a_package(mixed: BundlePackage, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tvm_ext.bundles.placement import BundlePlacement, options_for, place_models
 from tvm_ext.bundles.rounds import groups_at_once, placed_links, placed_round, processors_report
 from tvm_ext.bundles.verify import verify_bundle
 from tvm_ext.compilation.pipeline import compile_model
-from tvm_ext.core.arguments import path_of
+from tvm_ext.core.arguments import check_kind, path_of
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import BadBundle, DoesNotFit, PlanRejected, TvmExtError
@@ -41,6 +41,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
+from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.progress import Progress, named, stage, told
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.samples import RunResult
@@ -49,6 +50,8 @@ from tvm_ext.packages.package import check_finished
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
+from tvm_ext.services.executors import check_services
+from tvm_ext.verification.judgement import steps_of
 
 
 @short_tracebacks
@@ -60,6 +63,7 @@ def bundle(
     verify: tuple[Target, ...] | None = None,
     limits: Limits | None = None,
     progress: Progress | bool | None = None,
+    jobs: int | None = None,
 ) -> BundlePackage:
     """Compile the models of a bundle's file into one package at `folder`, and verify them together.
 
@@ -67,6 +71,7 @@ def bundle(
     verify: as in `BuildOptions`.
     limits: as `load` takes them.
     progress: as `build` takes it.
+    jobs: the number of C compilers and runs at the same time. None: as many as there are processors.
     Raises BadBundle, and all that `load` and `build` raise, with the model's name.
     """
     file = source if isinstance(source, BundleFile) else BundleFile.load(path_of(source, "source", BadBundle))
@@ -74,7 +79,9 @@ def bundle(
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     check_processors(platform)
     targets = targets_of(platform, verify)
-    with told(progress) as progress, replaced_folder(folder) as new:
+    check_kind(jobs, "jobs", int, "a number of processes, 1 or more")
+    check_services(1 if jobs is None else jobs, None, None)
+    with told(progress) as progress, replaced_folder(folder) as new, at_once(jobs) as threads:
         modules = {model.name: _loaded(file, model, limits) for model in file.models}
         with stage(progress, "choosing processors"):
             placement = place_models(file, platform, partial(_compiled, file, modules))
@@ -95,9 +102,24 @@ def bundle(
         ]
         selftests = {one.model: selftest_of(one) for one in subjects}
         write_texts(new, common, subjects, selftests, platform, compares=bool(targets))
-        with stage(progress, f"compiling the C for {platform.name}"):
-            built = compile_bundle(new, common, platform, own_flags_of(common, subjects, platform))
-        verified, boards, measured = verify_bundle(new, common, subjects, selftests, built, targets, platform, progress)
+
+        def compile_c() -> Built:
+            with stage(progress, f"compiling the C for {platform.name}"):
+                return compile_bundle(new, common, platform, own_flags_of(common, subjects, platform))
+
+        def covered() -> dict[str, Any] | None:
+            if "host" not in targets:
+                return None
+            with stage(progress, "counting what the self-test covers"):
+                return coverage_of(new, common)
+
+        # The runs on this machine and the measurement of coverage do not wait for the platform's compiler.
+        compiling, covering = threads.submit(compile_c), threads.submit(covered)
+        steps = {one.model: threads.submit(steps_of, one, one.expected) for one in subjects if one.expected}
+        verified, boards, measured = verify_bundle(
+            new, common, subjects, selftests, compiling, steps, targets, platform, progress
+        )
+        built, coverage = compiling.result(), covering.result()
         reports = {
             one.model: _report_of(
                 new,
@@ -112,10 +134,6 @@ def bundle(
             )
             for one in subjects
         }
-        coverage = None
-        if "host" in targets:
-            with stage(progress, "counting what the self-test covers"):
-                coverage = coverage_of(new, common)
         report = make_bundle_report(
             common, f"tvm_ext {version('tvm-ext')}", platform, reports, at_once=file.at_once,
             processors=processors_report(common, placement, platform, measured),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
 from tvm_ext.execution.samples import RunResult
-from tvm_ext.verification.judgement import judged_runs, not_the_model, steps_of
+from tvm_ext.verification.judgement import Steps, judged_runs, not_the_model
 
 
 def verify_bundle(
@@ -28,13 +29,15 @@ def verify_bundle(
     common: Bundle,
     subjects: Sequence[Subject],
     selftests: Mapping[str, SelfTest],
-    built: Built,
+    compiling: Future[Built],
+    steps: Mapping[str, Future[Steps | None]],
     targets: Sequence[str],
     platform: Platform,
     progress: Progress | None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, RunResult], SharedRun | None]:
     """Verify a bundle; return the results by model, the board's outputs and counters by model, and a counted round.
 
+    compiling: the compiled bundle. steps: the compared steps of each model.
     The models run alternately, sample by sample, so that an error in shared memory shows.
     Raises VerificationFailed with the problems of all models.
     """
@@ -68,6 +71,7 @@ def verify_bundle(
             problems += faults_of_rounds(folder, common, samples)
     boards: dict[str, RunResult] = {}
     measured: SharedRun | None = None
+    built = compiling.result()
     if "qemu" in targets and built.elf:
         seconds = sum(board_seconds(one.compiled.modelled_instructions, _num_runs(one, selftests)) for one in subjects)
         several = bool(common.other_cores)
@@ -85,8 +89,8 @@ def verify_bundle(
         problems += [f"board: {failure}"] if failure else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"
-        steps = steps_of(one, one.expected)
-        found, wrong = judged_runs(one, one.expected, steps, given[one.model], boards.get(one.model))
+        compared, board = steps[one.model].result(), boards.get(one.model)
+        found, wrong = judged_runs(one, one.expected, compared, given[one.model], board)
         results[one.model] = {target: result if target in targets else None for target, result in found.items()}
         problems += [f"{one.model}: {problem.text}" for problem in wrong]
     if problems:

@@ -21,6 +21,7 @@ from tvm_ext.command_line.build_commands import (
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.options import (
     AsJson,
+    BundleJobs,
     Debug,
     Folder,
     Limit,
@@ -182,6 +183,7 @@ def bundle_command(
     platform: OnPlatform,
     output: Output,
     verify: Verify = None,
+    jobs: BundleJobs = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -195,7 +197,7 @@ def bundle_command(
             import_tvm_for(file)
             package = tvm_ext.bundle(
                 file, board, output, verify=targets, limits=Limits().changed(limit or []),
-                progress=show_stage,
+                progress=show_stage, jobs=jobs,
             )  # fmt: skip
         show_report(package.report, as_json)
 

@@ -26,6 +26,10 @@ Limit = Annotated[
     ),
 ]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Number of parallel processes.")]
+BundleJobs = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Number of parallel C compilers and runs. Default: one per processor."),
+]
 BuildJobs = Annotated[
     int | None,
     typer.Option(
