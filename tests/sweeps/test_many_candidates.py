@@ -17,8 +17,8 @@ from tvm_ext.command_line import show
 from tvm_ext.services.job import answer_with
 from tvm_ext.sweeps import table as tables
 from tvm_ext.sweeps.picture import picture
-from tvm_ext.sweeps.stored_rows import StoredRows
 from tvm_ext.sweeps.sweep import sweep
+from tvm_ext.sweeps.sweep_rows import SweepRows
 from tvm_ext.sweeps.table import SweepTable
 
 RESULT = {
@@ -57,7 +57,7 @@ def test_memory_does_not_grow_with_the_candidates(tmp_path: Path) -> None:
 
 
 def test_rows_are_put_in_any_order_and_read_in_theirs() -> None:
-    rows = StoredRows()
+    rows = SweepRows()
     for index in (2, 0, 1):
         rows.put(index, {"model": index})
     assert [row["model"] for row in rows] == [0, 1, 2] and len(rows) == 3

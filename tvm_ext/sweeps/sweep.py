@@ -21,7 +21,7 @@ from tvm_ext.services.cache import ResultCache, Services, remembered
 from tvm_ext.services.executors import check_services, chosen_services
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of
-from tvm_ext.sweeps.stored_rows import StoredRows
+from tvm_ext.sweeps.sweep_rows import SweepRows
 from tvm_ext.sweeps.table import SECONDS, Row, SweepTable, read_row
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def sweep(
     found = candidates_of(named, boards, options or {"default": BuildOptions()}, tier)
     most = limits or ChildLimits()
     kept = ResultCache(folder=Path(cache or default_folder()), suffix=f".{most.seconds:g}s.{most.memory_bytes}B")
-    left_out, rows = () if timings else (SECONDS,), StoredRows()
+    left_out, rows = () if timings else (SECONDS,), SweepRows()
     with chosen_services(jobs, executor, scheduler, most) as services:
         for index, row in _rows(found, tier, services, kept, again, _Told(progress)):
             rows.put(index, {key: value for key, value in row.items() if key not in left_out})

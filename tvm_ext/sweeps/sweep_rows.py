@@ -11,7 +11,7 @@ from typing import Any, cast, overload
 Row = Mapping[str, Any]
 
 
-class StoredRows(Sequence[Row]):
+class SweepRows(Sequence[Row]):
     """Rows by the index of their candidate, read from a file when they are used. `put` adds a row, in any order."""
 
     def __init__(self) -> None:
