@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.movement import permute
 from codegen_c.operators.kinds import Permute, TensorType
 from codegen_c.program.tensors import DTYPES
-from tests.kernels.harness import HOST, compile_kernels, run_kernel
+from tests.kernels.harness import HOST, compile_kernels, run_accumulating, run_kernel
 
 
 def part(shape: tuple[int, ...], axes: tuple[int, ...], first: tuple[int, ...], taken: tuple[int, ...]) -> Permute:
@@ -58,3 +58,26 @@ def test_a_part() -> None:
         part((1, 3, 5, 8), (0, 2, 3, 1), (0, 1, 7, 1), (1, 4, 1, 2)),
         part((4, 6), (1, 0), (2, 1), (3, 2)),
     ])  # fmt: skip
+
+
+def test_rows_that_come_in_turn_become_rows_of_every_channel() -> None:
+    operators = [permutation((1, 6, 4, channels), (0, 3, 1, 2), "int8") for channels in (2, 5)]
+    for operator in operators:
+        whole = permute.KERNEL.implement(operator, HOST, StoredRows())
+        assert whole.accumulating is not None and whole.accumulating.row_counts == (6,)
+        x = np.arange(operator.output.num_elements, dtype=np.int8).reshape(operator.inputs[0].shape)
+        for at_once in (1, 4):
+            made = whole.accumulating.implement(6, StoredRows(inputs=(Kept(stored=at_once),), at_once=at_once))
+            (found,) = run_accumulating(operator, made, [x], parts=6, at_once=at_once)
+            np.testing.assert_array_equal(found.reshape(operator.output.shape), x.transpose(operator.axes))
+            np.testing.assert_array_equal(made.reference([x])[0], x.transpose(operator.axes))
+
+
+def test_only_a_whole_image_that_becomes_channels_first_takes_rows() -> None:
+    others = [
+        permutation((1, 6, 4, 5), (0, 2, 3, 1), "int8"),
+        permutation((2, 6, 4, 5), (0, 3, 1, 2), "int8"),
+        permutation((1, 1, 4, 5), (0, 3, 1, 2), "int8"),
+        part((1, 6, 4, 5), (0, 3, 1, 2), (0, 0, 0, 0), (1, 5, 3, 4)),
+    ]
+    assert all(permute.KERNEL.implement(one, HOST, StoredRows()).accumulating is None for one in others)

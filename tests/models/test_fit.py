@@ -20,7 +20,7 @@ from codegen_c.backend import build as building
 from codegen_c.backend.build import Compiled
 from codegen_c.program.program import Program
 from codegen_c.program.steps import RowSteps
-from tests.support.onnx_models import model_of, saved
+from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.tflite_runners import saved_tflite
 from tests.support.tflite_state_models import over_time
 from tvm_ext import BuildOptions
@@ -187,3 +187,26 @@ def test_a_network_of_a_few_bytes_has_few_offers(tmp_path: Path) -> None:
     )
     with pytest.raises(DoesNotFit, match=r"may give 1 B"):
         compile_module(module, Platform.load(BOARD), BuildOptions(ram=1))
+
+
+def test_images_with_channels_first_are_stored_once(tmp_path: Path) -> None:
+    """Neither border of the model stores its image a second time with channels last."""
+    nodes = [
+        NODE("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        NODE("Conv", ["a", "w1"], ["b"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        NODE("ConvTranspose", ["b", "w2"], ["c"], strides=[2, 2]),
+        NODE("ConvTranspose", ["c", "w3"], ["y"], strides=[2, 2]),
+    ]
+    constants = {
+        "w0": weights(4, 3, 3, 3),
+        "w1": weights(4, 4, 3, 3),
+        "w2": weights(4, 4, 2, 2),
+        "w3": weights(4, 3, 2, 2),
+    }
+    module = tvm_ext.load(saved(model_of(nodes, {"x": (1, 3, 32, 32)}, ["y"], constants), tmp_path))
+    image_bytes = 3 * 32 * 32 * 4
+    with pytest.raises(DoesNotFit) as error:
+        compile_module(module, Platform.load(BOARD), BuildOptions(ram=1))
+    nearest = error.value.nearest_bytes
+    assert nearest is not None and image_bytes < nearest < 1.5 * image_bytes
+    tvm_ext.build(module, BOARD, tmp_path / "out", BuildOptions(ram=nearest, verify=("host",)))

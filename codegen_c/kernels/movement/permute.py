@@ -1,7 +1,8 @@
 """Kernel for permuted axes, or a part of them, any element type: between the model's layout and the internal one.
 
 An image converted to channels-last is computed row by row: each row reads one row of every channel, so all of the
-input.
+input. An image converted to channels-first may take its input row by row: each row becomes one row of every channel, so
+the whole output is written from the first row on, and no whole image with channels last has to be stored.
 """
 
 from __future__ import annotations
@@ -9,13 +10,22 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block, loop
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Spatial,
+    StoredRows,
+    Target,
+)
 from codegen_c.kernels.shared.copies import loop_instructions
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, strided
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated, slot, strided
 from codegen_c.operators.kinds import Array, Permute
 from tvm_ext.core.row_access import RowAccess
 
-CHANNELS_LAST = (0, 2, 3, 1)
+CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 OVERLAP_INSTRUCTIONS = 14
 """Modelled: comparison of pointers, because vectors load before earlier results are stored, and the outer loop."""
 MOVE_INSTRUCTIONS, ROW_INSTRUCTIONS = 2, 3
@@ -37,6 +47,43 @@ def implement(operator: Permute, target: Target, stored: StoredRows) -> Implemen
         reference=lambda inputs: [reference(operator, inputs[0])],
         instructions=_instructions(operator, target),
         spatial=Spatial(output_rows=rows, inputs=(RowAccess.whole(rows),)) if by_rows else None,
+        accumulating=_accumulating(operator),
+        exact=True,
+    )
+
+
+def _accumulating(operator: Permute) -> Accumulating | None:
+    """Return the conversion of a whole image to channels-first that takes rows; None for any other permutation."""
+    source = operator.inputs[0].shape
+    is_whole = operator.output.num_elements == operator.inputs[0].num_elements
+    if operator.axes != CHANNELS_FIRST or source[0] != 1 or source[1] < 2 or not is_whole:
+        return None
+    return Accumulating(row_counts=(source[1],), implement=lambda _, stored: _by_input_rows(operator, stored))
+
+
+def _by_input_rows(operator: Permute, stored: StoredRows) -> Implementation:
+    """Return the kernel that writes each row of the input to one row of every channel."""
+    ctype = C_TYPES[operator.output.dtype]
+    _, rows, columns, channels = operator.inputs[0].shape
+    definitions, place = strided({"c": rows * columns, "h": columns, "w": 1}, 0)
+    pixel = loop("c", channels, [f"output[{place}] = *row++;"])
+    image = [
+        f"const {ctype} *row = &input[{slot('h', stored.input(0))} * row_elements];",
+        *loop("w", columns, pixel),
+    ]
+    definitions.append(f"const int32_t row_elements = {columns * channels};")
+    parameters = (
+        Parameter(name="input", ctype=ctype, role="input"),
+        Parameter(name="output", ctype=ctype, role="output"),
+        *ROW_PARAMETERS,
+    )
+    body = "\n".join([*definitions, "for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])
+    return Implementation(
+        kernel=f"{KERNEL.name}_by_rows",
+        function=CFunction(parameters=parameters, body=body),
+        reference=lambda inputs: [reference(operator, inputs[0])],
+        instructions=rows * columns * (loop_instructions(channels, MOVE_INSTRUCTIONS) + ROW_INSTRUCTIONS),
+        spatial=accumulated(rows),
         exact=True,
     )
 
