@@ -218,3 +218,112 @@ assert [label for *_, label in heard] == whistled
 assert arenas["num_bytes"] == max(arena["num_bytes"] for arena in arenas["arenas"]) and arenas["saved_bytes"] > 0
 assert twice >= 4 * waves.size and spent * 5 < 400 * macs["classifier"]
 assert report["links"][0]["mapping"] == "scale" and all(model["verify"]["host"]["passed"] for model in models.values())
+
+# %% [markdown]
+# ## The classifier on a second core
+#
+# On a chip with two cores, the small detector can stay on one core, and wake the other core for the classifier. The
+# other core sleeps between sounds. `processors` names the core of the classifier. Its arena now shares no bytes with
+# the detector's, because both networks run at once. There is no link, which would have to wait until the classifier has
+# ended: the application writes the level itself.
+
+# %%
+platform = tvm_ext.Platform.load("dual_m33_equal")
+(work / "TWO.toml").write_text("""\
+name = "ears"
+[[models]]
+name = "detector"
+file = "detector.onnx"
+options = { new_frames = { frames = 1 }, time_axis = { frames = 2 } }
+[[models]]
+name = "classifier"
+file = "classifier.onnx"
+processors = ["cpu1"]
+""")
+two = tvm_ext.bundle(work / "TWO.toml", platform, work / "two", verify=("host",))
+for one in two.report["placement"]:
+    print(f"{one['model']} on {' and '.join(one['processors'])}")
+(apart,) = two.report["arenas"]
+print(f"arenas that may be in use at once: {apart['num_bytes']} B")
+
+# %% [markdown]
+# `ears_start_classifier` wakes the other core and returns at once. The detector hears the next frames while the
+# classifier runs, and `ears_finish_classifier` returns its status. On a chip, the second core calls `ears_serve_cpu1`
+# in an endless loop; here it is a thread.
+
+# %%
+(work / "two_cores.c").write_text(f"""\
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ears.h"
+
+enum {{ SAMPLES = {SAMPLES}, SOUND = {SOUND} * SAMPLES, WINDOW = {WINDOW} * SAMPLES }};
+static const char *const labels[] = {{"{'", "'.join(LABELS)}"}};
+static float last[WINDOW];
+static int woken = -1; /* frame of the sound that the classifier works on */
+
+static void *other_core(void *unused)
+{{
+    (void)unused;
+    for (;;) {{
+        ears_serve_cpu1();
+    }}
+    return NULL;
+}}
+
+static void print_label(void)
+{{
+    if (woken >= 0 && ears_finish_classifier() == classifier_ok) {{
+        const float *const scores = classifier_scores();
+        int best = 0;
+        for (int label = 1; label < CLASSIFIER_SCORES_SIZE; ++label) {{
+            best = scores[label] > scores[best] ? label : best;
+        }}
+        printf("%d %s\\n", woken, labels[best]);
+    }}
+    woken = -1;
+}}
+
+int main(void)
+{{
+    pthread_t thread;
+    float *const newest = &last[WINDOW - SAMPLES];
+    bool was_over = false;
+    if (pthread_create(&thread, NULL, other_core, NULL) != 0) {{
+        return 1;
+    }}
+    detector_reset();
+    for (int time = 0; fread(newest, sizeof *last, SAMPLES, stdin) == SAMPLES; ++time) {{
+        memcpy(detector_frames(), newest, SAMPLES * sizeof *last);
+        const int32_t status = detector_run();
+        const float loudness = detector_loudness()[0], rest = detector_rest()[0];
+        const bool is_over = status == 0 && loudness > {LOUD_DB}.0f && loudness - rest > {REST_DB}.0f;
+        if (is_over && !was_over) {{
+            print_label(); /* of the sound before, if the classifier still works on it */
+            memcpy(classifier_frames(), last, SOUND * sizeof *last);
+            classifier_level()[0] = {TO_LEVEL}f * loudness;
+            ears_start_classifier();
+            woken = time;
+        }} else if (woken >= 0 && !ears_is_running_classifier()) {{
+            print_label();
+        }}
+        was_over = is_over;
+        memmove(last, &last[SAMPLES], (WINDOW - SAMPLES) * sizeof *last);
+    }}
+    print_label();
+    return 0;
+}}
+""")
+tests = ("_selftest.c", "_selftest_main.c", "_vectors.c")
+sources = [path for path in sorted(two.folder.glob("*.c")) if not path.name.endswith(tests)]
+flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{two.folder}", "-pthread"]
+subprocess.run(["gcc", *flags, work / "two_cores.c", *sources, "-lm", "-o", work / "two_cores"], check=True)
+printed = subprocess.run([work / "two_cores"], check=True, capture_output=True, input=np.float32(signal).tobytes())
+labels = [line.split() for line in printed.stdout.decode().splitlines()]
+print(f"{len(labels)} sounds, the same labels: {[label for _, label in labels] == whistled}")
+assert labels == [[time, label] for time, *_, label in heard]
+assert [one["processors"] for one in two.report["placement"]] == [["cpu0"], ["cpu1"]]
+assert apart["num_bytes"] > arenas["num_bytes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -11,15 +12,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from rich.console import Console
 
 import tvm_ext
+from tests.models.test_variants import network as variant
 from tests.support import state_models
 from tests.support.bundles import written
 from tests.support.onnx_models import NODE, model_of
 from tests.support.shared_runs import DELAYS
 from tvm_ext import BundlePackage
-from tvm_ext.core.errors import BadBundle
+from tvm_ext.core.errors import BadBundle, RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.report.tables import bundle_tables
 
 STATES = {"before": "before.next"}
 LINKS = """
@@ -82,6 +86,11 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> BundlePackage:
 
 def test_models_of_a_round_are_placed(door: BundlePackage) -> None:
     placed = {one["model"]: one["processors"] for one in door.report["placement"]}
+    console = Console(width=120, record=True, file=io.StringIO())
+    for table in bundle_tables(door.report):
+        console.print(table)
+    shown = console.export_text()
+    assert "round on one processor" in shown and "left, filter, head" in shown
     assert placed["wake"] == ["cpu1"] and {name for names in placed.values() for name in names} == {"cpu0", "cpu1"}
     found = door.report["round"]
     assert found["models"] == ROUND and found["bound_cycles"] <= found["makespan_cycles"]
@@ -219,15 +228,36 @@ def test_both_cores_of_a_board(board: str, tmp_path: Path) -> None:
     assert all(model.report["verify"]["qemu"]["passed"] for model in bundle.models.values())
     one = bundle.report["round"]
     assert one["makespan_instructions"] >= max(one["instructions"].values()) > 0
+    load = (bundle.folder / "board" / "firmware_filter.c").read_text().split("void filter_load(void)")[1]
+    assert "filter_reset();" in load[: load.index("}")]  # a run that was not reset would count no instructions
     assert "door_wait_for_cpu1();" in (bundle.folder / "door_links.c").read_text()
     sample = {"image": np.ones((1, 3, 12, 12), np.float32), "gain": np.ones((1, 8), np.float32)}
     (found,) = bundle.models["wake"].run_board([sample]).outputs
     np.testing.assert_allclose(found["y"], bundle.models["wake"].run(sample)["y"], atol=1e-5)
+    with pytest.raises(RunFailed, match=r"models of its bundle run on cpu1, too, and a profile only supports one"):
+        bundle.models["ear"].profile()
     if board == "dual_m33":  # floats of images leave cpu0, which has no FPU, without work
         placed = {one["model"]: one["processors"] for one in bundle.report["placement"]}
         assert placed["left"] == placed["head"] == ["cpu1"]
         makefile = (bundle.folder / "Makefile").read_text()
         assert "build/left.o: " in makefile and "build/left_memory.o: " not in makefile
+
+
+@pytest.mark.board
+def test_variants_on_both_cores_share_their_state(tmp_path: Path) -> None:
+    """The better variant runs on the core with an FPU; its cycles are counted by the first core's clock."""
+    entries = {name: {"file": f"{name}.onnx", "states": {"before": "next"}} for name in ("large", "small")}
+    entries["large"] |= {"processors": ["cpu1"]}
+    group = {"name": "style", "order": ["large", "small"], "switch": "keep", "limits": {"large": {"temperature_c": 60}}}
+    models = {"large": variant(8), "small": variant(2)}
+    path = written(tmp_path, models, entries, variants=[group])
+    bundle = tvm_ext.bundle(path, "dual_m33", tmp_path / "package", verify=("host", "qemu"))
+    assert all(model.report["verify"]["qemu"]["passed"] for model in bundle.models.values())
+    (found,), (arenas,) = bundle.report["variants"], bundle.report["arenas"]
+    states = {one["num_bytes"] for one in bundle.report["states"]}
+    assert found["state_bytes"] == max(states) and {one["offset"] for one in arenas["arenas"]} == {0}
+    cycles = [needs["cycles"] for needs in found["needs"]]
+    assert cycles[0] < cycles[1]  # eight channels with an FPU take fewer cycles than two without
 
 
 def test_a_round_on_one_processor_is_a_function(tmp_path: Path) -> None:

@@ -36,14 +36,16 @@ def groups_at_once(file: BundleFile, members: Sequence[Member], one: Round | Non
 
     The models of a round are one group, because the application writes all inputs before a round and reads all outputs
     after it. A model that another processor runs beside the first is in a group with each model that this processor
-    does not run.
+    does not run. Variants of one task never run at the same time.
     """
+    variants = [frozenset(group.order) for group in file.variants]
     groups = [frozenset(group) for group in file.at_once]
     groups += [frozenset(one.models)] if one and len(one.models) > 1 else []
     for member in members:
         if starts_apart(member, one):
             beside = [other for other in members if member.processors[0] not in other.processors]
-            groups += [frozenset({member.model, other.model}) for other in beside]
+            pairs = [frozenset({member.model, other.model}) for other in beside]
+            groups += [pair for pair in pairs if not any(pair <= group for group in variants)]
     return list(dict.fromkeys(groups))
 
 

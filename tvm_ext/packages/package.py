@@ -256,6 +256,7 @@ class Package:
             elf=elf, platform=self.platform, interface=interface,
             steps=steps_of_package(self.folder / self.trace_file),
             report_steps=self.report["steps"], order=bundle.models if bundle else (),
+            other_cores=bundle.processors if bundle else (),
         )  # fmt: skip
         limit = board_seconds(modelled_instructions(self.report), 1)
         return profile_model(subject, noise(interface) if inputs is None else inputs, time_limit_s=limit)

@@ -36,7 +36,7 @@ _COUNTS = "counts"
 class ProfiledModel:
     """A model of a package, for profiling. order: names of all models of a bundle, in the firmware's order of samples.
 
-    report_steps: entry `steps` of the report.
+    report_steps: entry `steps` of the report. other_cores: processors beside the first that run models of the bundle.
     """
 
     elf: Path
@@ -45,6 +45,7 @@ class ProfiledModel:
     steps: PackageSteps
     report_steps: Sequence[Mapping[str, Any]]
     order: Sequence[str] = ()
+    other_cores: Sequence[str] = ()
 
 
 def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float) -> Profile:
@@ -63,6 +64,11 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
         raise RunFailed(
             f"{interface.model}: several processors share a run, and a profile only supports one processor; compile "
             f"with --processors {platform.processor.name}."
+        )
+    if subject.other_cores:
+        raise RunFailed(
+            f"{interface.model}: models of its bundle run on {' and '.join(subject.other_cores)}, too, and a profile "
+            f"only supports one processor; give all models processors = ['{platform.processor.name}'] for the profile."
         )
     table = core_table(platform)
     with TemporaryDirectory(prefix="tvm_ext_") as name:

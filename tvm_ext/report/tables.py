@@ -465,7 +465,25 @@ def bundle_tables(report: Report) -> list[RenderableType]:
     table.add_row("code", "", number(report["code_bytes"]), "-")
     table.add_row("statements covered by self-test", "", coverage(report.get("selftest_coverage") or {}), "")
     each = [part for own in report["models"].values() for part in _of_model(own)]
-    return [table, memories_table(report), *each]
+    return [table, *_processors(report), memories_table(report), *each]
+
+
+def _processors(report: Report) -> list[RenderableType]:
+    """Return the processors of each model, and the round; nothing if all models run on the first without a round."""
+    placed, one = report.get("placement", ()), report.get("round")
+    if one is None and len({name for entry in placed for name in entry["processors"]}) < 2:
+        return []
+    table = FoldingTable("model", "processors", "predicted cycles")
+    for entry in placed:
+        cycles = {", ".join(choice["processors"]): number(choice["cycles"]) for choice in entry["predicted_cycles"]}
+        compared = "; ".join(f"{names}: {count}" for names, count in cycles.items())
+        table.add_row(escape(entry["model"]), escape(", ".join(entry["processors"])), escape(compared or "-"))
+    if one:
+        counted = one["makespan_instructions"]
+        table.add_row("round", escape(", ".join(one["models"])), number(one["makespan_cycles"]))
+        table.add_row("round on one processor", "", number(one["single_processor_cycles"]))
+        table.add_row("round, instructions", "", number(counted))
+    return [table]
 
 
 def _of_model(report: Report) -> list[RenderableType]:
