@@ -5,6 +5,7 @@ Errors are signal-to-noise ratios over all samples: 10 log10(sum of squares / su
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -100,6 +101,7 @@ def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequenc
     computing = {index for index in choice.units if units[index].computes}
     integer, asked = _asked(units, computing)
     inputs = frozenset(param for param in params if param in asked)
+    integer -= _selecting(units, integer, inputs)
     given = {*inputs, *(units[index].result for index in integer)}
     for index, unit in enumerate(units):
         if unit.kind in ("move", "part") and all(var in given for var in unit.inputs):
@@ -115,6 +117,35 @@ def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequenc
             wide.add(index)
             wide_values.add(unit.result)
     return replace(choice, units=frozenset(integer), inputs=inputs, wide=frozenset(wide), wide_inputs=wide_inputs)
+
+
+def _selecting(units: Sequence[Unit], integer: Set[int], inputs: Set[relax.Var]) -> set[int]:
+    """Return the moves of `integer` that select from floats, or move floats for such moves only.
+
+    integer: the units that might be integers. inputs: the parameters of the function that arrive as integers.
+    """
+    readers: dict[relax.Var, list[int]] = {}
+    for index in integer:
+        for var in units[index].inputs:
+            readers.setdefault(var, []).append(index)
+    late: set[int] = set()
+    for index in sorted(integer, reverse=True):
+        unit, reading = units[index], readers.get(units[index].result, [])
+        selects = all(_select(var, [units[reader] for reader in readers[var]]) for var in unit.inputs)
+        if unit.kind == "move" and (selects or (reading and late.issuperset(reading))):
+            late.add(index)
+    integers = {*inputs, *(units[index].result for index in integer - late)}
+    for index in sorted(late):
+        if not integers.isdisjoint(units[index].inputs):
+            late.remove(index)
+            integers.add(units[index].result)
+    return late
+
+
+def _select(var: relax.Var, readers: Sequence[Unit]) -> bool:
+    """Return True if moves read a value, and all of their results together have fewer elements."""
+    elements = sum(math.prod(static_shape(unit.result)) for unit in readers)
+    return all(unit.kind == "move" for unit in readers) and elements < math.prod(static_shape(var))
 
 
 def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[relax.Var]]:

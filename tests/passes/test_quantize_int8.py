@@ -284,3 +284,40 @@ def test_a_scaled_product_and_a_masked_softmax_are_one_operator_each() -> None:
 
     units = units_of(load(module_of([x], body))["main"], ELEMENTWISE)
     assert [(unit.kind, len(unit.members)) for unit in units] == [("compute", 1), ("compute", 2), ("compute", 2)]
+
+
+def test_only_what_is_selected_from_floats_is_quantized() -> None:
+    """The last step of a loop that computes in float, also through moves ahead of the selection."""
+
+    def body(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        made = builder.emit(OP.cos(x), "made")  # has no int8 form here
+        turned = builder.emit(OP.permute_dims(made, [0, 2, 3, 1]), "turned")
+        last = builder.emit(OP.strided_slice(turned, [1], [3], [4]), "last")
+        return builder.emit(OP.matmul(last, relax.const(np.eye(2, dtype="float32"))), "y")
+
+    assert operators(quantized(build(body), min_snr_db=-100.0)) == [
+        "cos float32", "permute_dims float32", "strided_slice float32", "quantize int8",
+        "matmul float32", "add float32", "quantize int8",
+    ]  # fmt: skip
+
+
+def test_parts_that_are_all_of_a_value_are_quantized_together() -> None:
+    def body(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        made = builder.emit(OP.cos(x), "made")
+        parts = [builder.emit(OP.strided_slice(made, [2], [at], [at + 2]), f"part{at}") for at in (0, 2)]
+        return builder.emit(OP.add(*(builder.emit(conv(part), f"c{at}") for at, part in enumerate(parts))), "y")
+
+    assert operators(quantized(build(body), min_snr_db=-100.0))[:3] == [
+        "cos float32", "quantize int8", "strided_slice int8",
+    ]  # fmt: skip
+
+
+def test_selections_from_integers_stay_integers() -> None:
+    def body(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        half = builder.emit(OP.strided_slice(builder.emit(conv(x), "c"), [2], [0], [2]), "half")
+        return builder.emit(conv(half), "y")
+
+    assert operators(quantized(build(body), min_snr_db=-100.0)) == [
+        "nn.conv2d float32", "add float32", "quantize int8", "strided_slice int8",
+        "nn.conv2d float32", "add float32", "quantize int8",
+    ]  # fmt: skip
