@@ -39,7 +39,7 @@ from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
-from benchmarks.measure.time_series_blocks import time_series
+from benchmarks.measure.time_series_blocks import sequence_lengths, time_series
 from benchmarks.measure.transformer_blocks import transformers
 from benchmarks.measure.verification_blocks import attribute_pairs, package_mutations
 
@@ -268,6 +268,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, time_series,
+        sequence_lengths,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

@@ -1,4 +1,4 @@
-"""Block of documents on networks over time: a view of `benchmarks/results/time_series.json`."""
+"""Blocks of documents on networks over time: views of `time_series.json` and `sequence_lengths.json` in results."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ _NAMES = {
     "rnnoise_int8": "RNNoise, int8 `.tflite`", "rnnoise_frame": "RNNoise", "rnnoise_clip": "RNNoise, 100 frames",
     "dtln_1": "DTLN, first network", "dtln_2": "DTLN, second network", "dtln_noise": "DTLN, int8 `.tflite` of TFLM",
     "gtcrn_simple": "GTCRN", "hey_lara": "hey_lara, wake word", "keyword_transformer": "keyword transformer",
+    "precise_tflite": "precise-lite, WHILE of Keras", "precise_onnx": "precise-lite, Loop of tf2onnx",
+    "okay_nabu": "okay_nabu_v2, int8 `.tflite`", "vad_v2": "vad_v2, int8 `.tflite`",
+    "str_ww": "str_ww, int8 `.tflite`", "silero_sequence": "Silero VAD, sequence form",
     "keyword_mamba_frame": "selective state space", "keyword_mamba_window": "selective state space, 98 frames",
 }  # fmt: skip
+_CORES = {"cortex_m4": "Cortex-M4", "cortex_m55": "Cortex-M55"}
 _FORMS = {"float": "as it is", "int8": "quantized to int8"}
 
 
@@ -26,6 +30,25 @@ def time_series() -> str:
     heads = (
         "network", "form", "instructions", "of them generic, %", "RAM, B", "constants, B", "code, B", "reference",
         "largest error", "SNR, dB",
+    )  # fmt: skip
+    return table(heads, rows)
+
+
+def sequence_lengths() -> str:
+    """Bytes, compile time and instructions of LSTM and GRU by the number of steps, and int8 relative to float."""
+    rows: list[tuple[str, ...]] = []
+    for key, measured in result("sequence_lengths").items():
+        kind, platform, length = key.split()
+        whole, narrow = measured["none"], measured["int8"]
+        flash = (f"{one['weights_bytes'] + one['code_bytes']:,}" for one in (whole, narrow))
+        rows.append((
+            kind.upper(), _CORES[platform], f"{int(length):,}", *flash, f"{whole['instructions']:,}",
+            f"{narrow['instructions']:,}", f"{narrow['instructions'] / whole['instructions']:.2f}",
+            f"{whole['seconds']:g}", f"{narrow['seconds']:g}",
+        ))  # fmt: skip
+    heads = (
+        "layer", "processor", "steps", "constants and code, float, B", "int8, B", "instructions, float", "int8",
+        "relative to float", "compile time, float, s", "int8, s",
     )  # fmt: skip
     return table(heads, rows)
 
