@@ -53,6 +53,31 @@ def pipelines() -> str:
     return table(("platform", "network", *head, *_PREDICTED), rows)
 
 
+_ROUNDS = {
+    "independent": "keyword spotting and an image classifier, both int8",
+    "parameters": "a network that finds gains for a filter",
+    "parameters_ahead": "the same, with the gains of the round before",
+    "dtln": "DTLN, which removes noise from speech",
+    "dtln_ahead": "DTLN, the second network a frame later",
+}
+
+
+def bundle_rounds() -> str:
+    """Executed instructions and predicted cycles of rounds on two cores, and on one."""
+    rows = [
+        (
+            _ROUNDS[name], grouped(two["makespan_instructions"]), grouped(one["makespan_instructions"]),
+            f"{found['times_as_fast']:.2f}", grouped(two["makespan_cycles"]), f"{found['times_as_fast_in_cycles']:.2f}",
+            grouped(two["signals"]), grouped(one["ram_bytes"]), grouped(two["ram_bytes"]),
+        )
+        for key, found in result("bundle_rounds").items()
+        for name in [key.split(":")[1]]
+        for one, two in [(found["one_core"], found["two_cores"])]
+    ]  # fmt: skip
+    heads = ("round", "two cores", "one core", "speedup", *_PREDICTED, "signals", "RAM, one core", "RAM, two cores")
+    return table(heads, rows)
+
+
 def _predicted(placement: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Predicted cycles of a placement, and how many times as many one core takes."""
     cycles, alone = placement[key], placement["single_processor"]["makespan_cycles"]
