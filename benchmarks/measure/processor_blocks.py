@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
@@ -82,6 +82,36 @@ def _predicted(placement: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Predicted cycles of a placement, and how many times as many one core takes."""
     cycles, alone = placement[key], placement["single_processor"]["makespan_cycles"]
     return grouped(cycles), f"{alone / cycles:.2f}"
+
+
+def jobs() -> str:
+    """Seconds of builds with one and two services, of changed models, and the costs of sweeps."""
+    found = result("jobs")
+    names = {
+        "layers": "a network of 80 layers, verified on host and board", "budget": "the same, in half of its RAM",
+        "tune": "the same, kernels measured", "bundle": "the same and ResNet-8 in a bundle",
+    }  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for key, name in names.items():
+        runs = found[key]["runs"]
+        rows.append((
+            name, f"{runs['1']['free_s']} s", f"{runs['2']['free_s']} s", f"{found[key]['ratios']['2']:.2f}",
+            f"{runs['1']['cpu_s']} s, {runs['2']['cpu_s']} s",
+        ))  # fmt: skip
+    changed, travel, many = found["changed"], found["travel"], found["many"]
+    mebibytes = [f"{travel[key] / (1 << 20):.1f} MiB" for key in ("models_bytes", "sent_bytes")]
+    others = [
+        ("the package without verification, first build", f"{changed['first_cpu_s']} s of CPU"),
+        ("the same again", f"{changed['again_cpu_s']} s of CPU"),
+        ("the same with other weights in the largest layer", f"{changed['one_layer_cpu_s']} s of CPU"),
+        (f"models of {travel['candidates']} candidates, {mebibytes[0]}, sent to two processes", mebibytes[1]),
+        *(
+            (f"memory of a sweep of {grouped(int(count))} candidates", f"{one['mib']} MiB")
+            for count, one in many.items()
+        ),
+    ]  # fmt: skip
+    heads = ("build", "1 service", "2 services", "ratio", "CPU with 1 and 2")
+    return f"{table(heads, rows)}\n{table(('other measurement', 'value'), others)}"
 
 
 def sweep() -> str:

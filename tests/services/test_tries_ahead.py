@@ -28,6 +28,7 @@ BOARD = Platform.load("cortex_m4")
 def test_a_package_is_the_same_by_processes_by_an_executor_and_alone(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tvm_ext.services.local._Opened.start_s", 0.0)
     module, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(ram=5000, verify=())
     alone = files_of(tvm_ext.build(module, BOARD, tmp_path / "alone", options).folder)
     assert len(json.loads(alone["report.json"])["fit"]["attempts"]) > 1
@@ -73,7 +74,7 @@ def test_services_that_are_none_are_refused(jobs: int, scheduler: str | None, di
 class _Held:
     """Services that do nothing until they are told to."""
 
-    at_once, most_ahead = 1, 8
+    at_once, most_ahead, start_s = 1, 8, 0.0
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Job, Future[bytes]]] = []
@@ -90,7 +91,7 @@ class _Held:
 
 
 def test_services_have_what_follows_and_this_process_what_none_has_begun(digits: Path) -> None:
-    module, options, services = tvm_ext.load(digits / "digits.onnx"), BuildOptions(), _Held()
+    module, options, services = tvm_ext.load(digits / "digits.onnx"), BuildOptions(ram=11_000), _Held()
     methods = {method.name: method for method in fit_methods(options)}
     whole, lean, split, strips = [
         (methods[name], Try(method=name)) for name in ("whole", "least scratch", "split", "patches")
@@ -99,19 +100,27 @@ def test_services_have_what_follows_and_this_process_what_none_has_begun(digits:
     tries = TriesAhead(lambda _: module, BOARD, services, lambda asked, _: done_here.append(asked[1].method))
 
     def handed_over() -> list[str]:
-        return [json.loads(job.inputs[0])["method"] for job, _ in services.jobs[1:]]
+        return [json.loads(job.inputs[0])["method"] for job, _ in services.jobs]
 
     assert tries.outcome(whole, options, iter([lean, split])) is None and handed_over() == []
-    assert services.jobs[0][0].function.endswith("read_job")
-    services.do(0)
     assert tries.outcome(lean, options, iter([whole, split, strips])) is None
     assert handed_over() == ["split", "patches"]  # not what is done here
-    services.do(1)
+    services.do(0)
     outcome = tries.outcome(split, options, iter([strips]))
     assert outcome is not None and outcome.num_bytes[BOARD.activations] < 11_264
     assert done_here == ["patches"] and tries.outcome(strips, options, iter(())) is None
     assert tries.outcome(split, BuildOptions(ram=5_000), iter(())) == outcome  # no limit matters to it
     assert handed_over() == ["split", "patches"]
+
+
+def test_a_search_that_is_shorter_than_the_start_of_a_service_needs_none(digits: Path) -> None:
+    module, options, services = tvm_ext.load(digits / "digits.onnx"), BuildOptions(ram=11_000), _Held()
+    services.start_s = 1e9
+    whole, lean, split = [(method, Try(method=method.name)) for method in fit_methods(options)][:3]
+    tries = TriesAhead(lambda _: module, BOARD, services, lambda *_: None)
+    for asked, likely in ((whole, lean), (lean, split)):
+        assert tries.outcome(asked, options, iter([likely])) is None
+    assert not services.jobs
 
 
 def test_an_outcome_is_its_text_again() -> None:

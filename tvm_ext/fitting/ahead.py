@@ -7,6 +7,7 @@ of services, and tries that turn out to be unnecessary are discarded.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -24,7 +25,7 @@ from tvm_ext.fitting.fitter import Asked, TryOutcome
 from tvm_ext.fitting.next_try import Try
 from tvm_ext.services.job import Job, OpenServices
 
-_TRY, _READ = "tvm_ext.fitting.job.try_job", "tvm_ext.fitting.job.read_job"
+_TRY = "tvm_ext.fitting.job.try_job"
 Compute = Callable[[Asked, BuildOptions], object]
 _Key = tuple[Try, str]
 
@@ -33,7 +34,8 @@ class TriesAhead:
     """Outcomes of a model's tries, compiled by services that also work on likely later tries.
 
     compute: compiles a try in this process and keeps its outcome. measurements: costs of kernels, as in `fitter_of`.
-    The first try is compiled in this process, because usually no other follows; services read the model meanwhile.
+    The first try is compiled in this process, because usually no other follows. The next tries are, too, until the
+    search has taken as long as a service takes to start: a short search would end before services helped it.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class TriesAhead:
         self._measurements = measurements
         self._handed_over: dict[_Key, tuple[Asked, Future[bytes]]] = {}
         self._own = set[_Key]()
+        self._begin_s = time.monotonic()
         self._texts: dict[Quantize, bytes] = {}
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
@@ -56,10 +59,7 @@ class TriesAhead:
         While the outcome is not ready, this process compiles likely later tries itself. Raises WorkerRefused.
         """
         key = asked[1], self._told(options)
-        if not self._own:
-            for _ in range(self._services.at_once):
-                self._submit(_READ, asked, options)
-        else:
+        if self._own and time.monotonic() - self._begin_s >= self._services.start_s:
             self._hand_over(likely, options)
         if key in self._own or key not in self._handed_over or self._taken_back(key):
             self._own.add(key)
@@ -88,7 +88,7 @@ class TriesAhead:
                 del self._handed_over[key]
         for key, asked in following.items():
             if key not in self._own and key not in self._handed_over:
-                self._handed_over[key] = asked, self._submit(_TRY, asked, options)
+                self._handed_over[key] = asked, self._submit(asked, options)
 
     def _taken_back(self, key: _Key) -> bool:
         """Cancel a submitted try. Return True if no service had begun it."""
@@ -98,14 +98,14 @@ class TriesAhead:
         """Return the options as text, without a limit that does not affect outcomes, so that tries can be shared."""
         return (options if _limits_decide(self._platform, options) else replace(options, ram=None)).to_json()
 
-    def _submit(self, function: str, asked: Asked, options: BuildOptions) -> Future[bytes]:
+    def _submit(self, asked: Asked, options: BuildOptions) -> Future[bytes]:
         method, one = asked
         quantize = method.options.quantize
         if quantize not in self._texts:
             self._texts[quantize] = tvm.ir.save_json(self._forms(quantize)).encode()
         texts = json.dumps(asdict(one)), self._told(options), self._platform.to_json(), self._measurements.text
         inputs = (*(text.encode() for text in texts), self._texts[quantize])
-        return self._services.submit(Job(function=function, inputs=inputs))
+        return self._services.submit(Job(function=_TRY, inputs=inputs))
 
 
 def _limits_decide(platform: Platform, options: BuildOptions) -> bool:

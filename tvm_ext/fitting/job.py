@@ -1,4 +1,4 @@
-"""Jobs of a service: compile a try, and prepare a model for tries."""
+"""The job of a service: compile a try."""
 
 from __future__ import annotations
 
@@ -24,15 +24,6 @@ def try_job(one: bytes, options: bytes, platform: bytes, measurements: bytes, mo
     """
     asked, chosen, fitter = _read(one, options, platform, measurements, module)
     return fitter.outcome(asked, chosen, iter(())).to_json().encode()
-
-
-def read_job(one: bytes, options: bytes, platform: bytes, measurements: bytes, module: bytes) -> bytes:
-    """Read a model and compute the offers of its methods, which this process keeps for later tries. Return nothing."""
-    (method, _), chosen, fitter = _read(one, options, platform, measurements, module)
-    for other in fit_methods(chosen):
-        if other.options.quantize == method.options.quantize:
-            fitter.offers(other)
-    return b""
 
 
 def _read(

@@ -94,6 +94,7 @@ class _Opened:
     """An executor that accepts single jobs."""
 
     at_once = most_ahead = MOST_AHEAD
+    start_s = 0.0
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor

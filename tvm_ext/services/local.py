@@ -20,6 +20,9 @@ TRIES = 3
 MOST_AHEAD = 64
 """Limit of speculative jobs that wait for a process. Waiting jobs cost nothing."""
 
+START_S = 4.0
+"""Seconds in which a process starts, imports TVM and reads a model of a hundred layers."""
+
 _WORK = "tvm_ext.services.work"
 
 
@@ -124,6 +127,7 @@ class _Opened:
     """Services for single jobs: each job goes to a free process."""
 
     most_ahead = MOST_AHEAD
+    start_s = START_S
 
     def __init__(self, services: list[_Service], threads: ThreadPoolExecutor) -> None:
         self.at_once = len(services)
