@@ -92,7 +92,7 @@ def jobs() -> str:
         "tune": "the same, kernels measured", "bundle": "the same and ResNet-8 in a bundle",
     }  # fmt: skip
     rows: list[Sequence[str]] = []
-    for key, name in names.items():
+    for key, name in ((key, name) for key, name in names.items() if key in found):
         runs = found[key]["runs"]
         rows.append((
             name, f"{runs['1']['free_s']} s", f"{runs['2']['free_s']} s", f"{found[key]['ratios']['2']:.2f}",

@@ -50,7 +50,7 @@ class TriesAhead:
         self._measurements = measurements
         self._handed_over: dict[_Key, tuple[Asked, Future[bytes]]] = {}
         self._own = set[_Key]()
-        self._begin_s = time.monotonic()
+        self._begin_s = time.process_time()
         self._texts: dict[Quantize, bytes] = {}
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
@@ -59,7 +59,7 @@ class TriesAhead:
         While the outcome is not ready, this process compiles likely later tries itself. Raises WorkerRefused.
         """
         key = asked[1], self._told(options)
-        if self._own and time.monotonic() - self._begin_s >= self._services.start_s:
+        if self._own and time.process_time() - self._begin_s >= self._services.start_s:
             self._hand_over(likely, options)
         if key in self._own or key not in self._handed_over or self._taken_back(key):
             self._own.add(key)

@@ -61,7 +61,7 @@ class OpenServices(Protocol):
     """Workers that run single jobs in the order of their submission.
 
     at_once: number of jobs that run in parallel. most_ahead: limit of speculative jobs, which may turn out not to be
-    needed. start_s: seconds that a worker takes before it computes its first job; 0 for workers that run already.
+    needed. start_s: seconds of CPU that a worker takes before its first job; 0 for workers that run already.
     """
 
     @property

@@ -21,7 +21,7 @@ MOST_AHEAD = 64
 """Limit of speculative jobs that wait for a process. Waiting jobs cost nothing."""
 
 START_S = 4.0
-"""Seconds in which a process starts, imports TVM and reads a model of a hundred layers."""
+"""Seconds of CPU in which a process starts, imports TVM and reads a model of a hundred layers."""
 
 _WORK = "tvm_ext.services.work"
 
