@@ -42,14 +42,19 @@ def live_bytes(
     for index, (step, whole) in enumerate(zip(program.steps, totals, strict=True)):
         total = whole + (scratch_bytes(step) if scratch_memory(step, default) == memory else 0)
         touched = {*reads(step), *writes(step)}
-        names = {name for name in touched if name in placed and placed[name][0] <= index < placed[name][1]}
+        names = {
+            name for name in touched
+            if (whole := _whole(program, name)) in placed and placed[whole][0] <= index < placed[whole][1]
+        }  # fmt: skip
         saved = 0
         if isinstance(step, KernelCall) and step.outputs[0] in names:
             output = program.tensors[step.outputs[0]]
+            own = _whole(program, output.name)
+            wholes = [(position, name, _whole(program, name)) for position, name in enumerate(step.inputs)]
             dying = [
                 (position, program.tensors[name])
-                for position, name in enumerate(step.inputs)
-                if name in names and ((output.name, name) in overlapping or (name, output.name) in overlapping)
+                for position, name, whole in wholes
+                if name in names and ((own, whole) in overlapping or (whole, own) in overlapping)
             ]
             saved = shared_bytes(step.implementation, output, dying)
         if isinstance(step, RowSteps):
@@ -57,6 +62,12 @@ def live_bytes(
             saved = sequence_shared_bytes(program, step, pairs)
         result.append(total - saved)
     return result or [sum(t.num_bytes for n in lifetimes if (t := program.tensors[n]).memory == memory and not t.part)]
+
+
+def _whole(program: Program, name: str) -> str:
+    """Return the tensor that a plan places for a tensor."""
+    part = program.tensors[name].part
+    return part.tensor if part else name
 
 
 def _totals(

@@ -22,10 +22,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.kernels.contract import Implementation, Spatial
 from codegen_c.program.program import Program, parts_of
 from codegen_c.program.sequences import needed_and_written
-from codegen_c.program.steps import KernelCall, RowSteps, reads
+from codegen_c.program.steps import KernelCall, RowSteps, Step, reads
 from codegen_c.program.tensors import Tensor
 
 
@@ -50,52 +51,96 @@ class Overlaps:
         return Overlaps(ascending=directions[0], descending=directions[1])
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Ends:
+    """First and last steps of tensors.
+
+    spans: steps [begin, end) of each tensor; of a whole tensor with all its parts. last_reader: of each tensor itself.
+    families: whole tensors with parts.
+    """
+
+    program: Program
+    spans: Mapping[str, tuple[int, int]]
+    last_reader: Mapping[str, int]
+    families: Collection[str]
+
+    @classmethod
+    def of(cls, program: Program) -> _Ends:
+        last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
+        return cls(
+            program=program, spans=lifetimes(program), last_reader=last_reader, families=frozenset(parts_of(program))
+        )
+
+    def whole(self, name: str) -> tuple[str, int] | None:
+        """Return the tensor that is placed for a tensor, and the bytes ahead in it; None for pixels or rows apart."""
+        tensor = self.program.tensors[name]
+        if tensor.part is None:
+            return name, 0
+        return None if tensor.part.pitch else (tensor.part.tensor, tensor.part.first * tensor.element_bytes)
+
+    def taken_over(self, step: Step, index: int, source: str, output: str) -> tuple[str, str, int] | None:
+        """Return the whole tensors of an output and an input, and the bytes by which the output lies further inside.
+
+        None if the input does not die, or if the whole tensors are both live in another step.
+        """
+        inner, outer = self.whole(source), self.whole(output)
+        if inner is None or outer is None or self.last_reader[source] != index or source in self.program.outputs:
+            return None
+        if inner[0] in self.families or outer[0] in self.families:
+            family = [name for name in reads(step) if (whole := self.whole(name)) is None or whole[0] == inner[0]]
+            ends = self.spans[inner[0]][1] == index + 1 and inner[0] not in {*self.program.outputs, *self.program.kept}
+            begins = self.spans[outer[0]][0] == index and outer[0] not in {*self.program.inputs, *self.program.kept}
+            if inner[0] == outer[0] or set(family) != {source} or not (ends and begins):
+                return None
+        return outer[0], inner[0], outer[1] - inner[1]
+
+
 def overlaps(program: Program) -> list[Overlaps]:
     """Return the overlaps of every step that allows an overlap.
 
-    An output may overlap only an input that its step reads once and that no later step reads. Tensors that are parts of
-    other tensors, or have parts, do not overlap.
+    An output may overlap only an input that its step reads once and that no later step reads. If one of them is a part
+    of a tensor or has parts, the pair names the whole tensors, which no other step needs together.
     """
-    parts = parts_of(program)
-    shared = {*parts, *(part.name for family in parts.values() for part in family)}
-    found = [step.without(shared) for step in _overlaps(program)]
-    return [step for step in found if step.ascending or step.descending]
-
-
-def _overlaps(program: Program) -> list[Overlaps]:
-    """Return the overlaps of every step, including tensors that are parts or have parts."""
-    last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
+    ends = _Ends.of(program)
+    parted = {*ends.families, *(name for name, tensor in program.tensors.items() if tensor.part)}
     found: list[Overlaps] = []
     for index, step in enumerate(program.steps):
         if isinstance(step, RowSteps):
             pairs = sequence_pairs(program, step)
-            dying = [pair for pair in pairs if last_reader[pair[1]] == index]
+            dying = [pair for pair in pairs if ends.last_reader[pair[1]] == index]
             if dying:
-                found.append(Overlaps(ascending=_sequence_distances(program, step, dying), descending={}))
+                rows = Overlaps(ascending=_sequence_distances(program, step, dying), descending={})
+                found.append(rows.without(parted))
+        elif isinstance(step, KernelCall) and step.rows is None:
+            found.append(_of_call(program, step, index, ends))
+    return [step for step in found if step.ascending or step.descending]
+
+
+def _of_call(program: Program, step: KernelCall, index: int, ends: _Ends) -> Overlaps:
+    """Return the overlaps of a call of a kernel that computes its whole output."""
+    output, counts = program.tensors[step.outputs[0]], Counter(step.inputs)
+    ascending: dict[tuple[str, str], int] = {}
+    descending: dict[tuple[str, str], int] = {}
+    for position, name in enumerate(step.inputs):
+        source = program.tensors[name]
+        pair = ends.taken_over(step, index, name, output.name)
+        if pair is None or counts[name] > 1 or source.memory != output.memory:
             continue
-        if not isinstance(step, KernelCall) or step.rows is not None:
-            continue
-        output, counts = program.tensors[step.outputs[0]], Counter(step.inputs)
-        ascending: dict[tuple[str, str], int] = {}
-        descending: dict[tuple[str, str], int] = {}
-        for position, name in enumerate(step.inputs):
-            source = program.tensors[name]
-            dies = last_reader[name] == index and counts[name] == 1 and name not in program.outputs
-            if not dies or source.memory != output.memory:
-                continue
-            seen = replace(source, shape=step.seen_shape(position, source))  # the kernel may see a reshaped tensor
-            up, down = distances(step.implementation, position, seen, output)
-            if up < output.num_bytes:
-                ascending[output.name, name] = up
-            if down < source.num_bytes:
-                descending[name, output.name] = down
-        if ascending or descending:
-            found.append(Overlaps(ascending=ascending, descending=descending))
-    return found
+        seen = replace(source, shape=step.seen_shape(position, source))  # the kernel may see a reshaped tensor
+        up, down = distances(step.implementation, position, seen, output)
+        of_output, of_input, further = pair
+        if up < output.num_bytes:
+            ascending[of_output, of_input] = max(0, up + further)
+        if down < source.num_bytes:
+            descending[of_input, of_output] = max(0, down - further)
+    return Overlaps(ascending=ascending, descending=descending)
 
 
 def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str]]:
-    """Return the (output, input) pairs that overlap at different offsets though the kernel returns to rows."""
+    """Return the (output, input) pairs that overlap at different offsets though the kernel returns to rows.
+
+    offsets: of whole tensors, which the pairs name.
+    """
     found: set[tuple[str, str]] = set()
     for step in program.steps:
         spatial = step.implementation.spatial if isinstance(step, KernelCall) else None
@@ -104,12 +149,19 @@ def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str
         output = program.tensors[step.outputs[0]]
         for position in step.implementation.in_place:
             source = program.tensors[step.inputs[position]]
-            if output.memory != source.memory or not {output.name, source.name} <= offsets.keys():
+            (of_output, begin), (of_source, source_begin) = _placed(output, offsets), _placed(source, offsets)
+            if output.memory != source.memory or begin is None or source_begin is None or of_output == of_source:
                 continue
-            distance = offsets[source.name] - offsets[output.name]
+            distance = source_begin - begin
             if distance and -source.num_bytes < distance < output.num_bytes:
-                found.add((output.name, source.name))
+                found.add((of_output, of_source))
     return found
+
+
+def _placed(tensor: Tensor, offsets: Mapping[str, int]) -> tuple[str, int | None]:
+    """Return the whole tensor of a tensor, and the tensor's own offset; None if the whole tensor has none."""
+    whole, ahead = (tensor.part.tensor, tensor.part.first * tensor.element_bytes) if tensor.part else (tensor.name, 0)
+    return whole, offsets[whole] + ahead if whole in offsets else None
 
 
 def sequence_pairs(program: Program, step: RowSteps) -> list[tuple[str, str]]:
@@ -184,6 +236,15 @@ def _has_places_of(source: Tensor, output: Tensor) -> bool:
     """Return True if the output has the layout of the input's first rows, so that elements have the same offsets."""
     rows = (source.shape[:1], source.shape[2:], source.dtype) == (output.shape[:1], output.shape[2:], output.dtype)
     return rows and len(source.shape) == 4 and output.shape[1] <= source.shape[1]
+
+
+def keeps_places(program: Program, step: KernelCall, position: int) -> bool:
+    """Return True if each output element may replace the input element at its position: `Implementation.in_place`."""
+    source, output = program.tensors[step.inputs[position]], program.tensors[step.outputs[0]]
+    seen = replace(source, shape=step.seen_shape(position, source))
+    return position in step.implementation.in_place and (
+        seen.num_bytes == output.num_bytes or _has_places_of(seen, output)
+    )
 
 
 def distances(implementation: Implementation, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:

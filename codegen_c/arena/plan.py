@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
 
-import numpy as np
-
+from codegen_c.arena.at_once import AtOnce, at_once
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import extents, extents_while, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
@@ -17,7 +15,7 @@ from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.planners import AllocationProblem, with_planners
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise, optimise_at_once
-from codegen_c.program.parallel import NONE, StepOrder
+from codegen_c.program.parallel import StepOrder
 from codegen_c.program.program import Program, parts_of
 from codegen_c.program.steps import (
     AffineRow,
@@ -25,10 +23,8 @@ from codegen_c.program.steps import (
     Loop,
     RowRange,
     Step,
-    reads,
     scratch_bytes,
     scratch_memory,
-    writes,
 )
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
@@ -149,7 +145,7 @@ def _placed(
         live = live_bytes(program, alive, pairs, memory, default=activations, kept=kept)
         buffers = [item.buffer for item in inside]
         if uses:
-            found = optimise_at_once(buffers, uses.pairs(list(index)), choices, max(live))
+            found = optimise_at_once(buffers, uses.pairs(list(index)), choices, uses.groups(index, buffers), max(live))
         else:
             found = optimise(buffers, choices, max(live))
         planner = ""
@@ -292,95 +288,6 @@ def check_capacity(
                 f"{'may give' if memory.reserved_bytes else 'holds'} {memory.usable_bytes} B. "
                 "Try a larger memory or an int8 model."
             )
-
-
-BoolArray = np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AtOnce:
-    """Uses of all tensors and scratch under a partial order of steps.
-
-    touched: steps that touch each tensor, including its parts. always: tensors that are always live.
-    """
-
-    program: Program
-    order: StepOrder
-    touched: Mapping[str, tuple[int, ...]]
-    always: frozenset[str]
-
-    @cached_property
-    def _index(self) -> dict[str, int]:
-        return {name: index for index, name in enumerate(self.touched)}
-
-    @cached_property
-    def table(self) -> BoolArray:
-        """bool[n, n]: True for two tensors that may be live at once in some interleaving."""
-        num_lists = len(self.order.done[0]) if self.order.done else 1
-        last = np.full((len(self.touched), num_lists), NONE, np.int64)
-        known = np.full((len(self.touched), num_lists), NONE, np.int64)
-        for index, (name, steps) in enumerate(self.touched.items()):
-            for step in steps:
-                home = self.order.home[step]
-                last[index, home] = max(last[index, home], step)
-            # The last step of each schedule that has surely ended before any of the uses begins.
-            clocks = [self.order.done[step] for step in steps]
-            known[index] = np.min(clocks, axis=0) if clocks else NONE
-            if name in self.program.inputs:  # written before all steps
-                known[index] = NONE
-            if name in self.program.outputs or not steps:
-                last[index] = len(self.program.steps)
-            if name in self.always:
-                last[index], known[index] = len(self.program.steps), NONE
-        # A buffer is dead before another one begins if all its last uses are known to have ended then.
-        before = np.ones((len(last), len(last)), bool)
-        for one in range(num_lists):
-            used = last[:, one] > NONE
-            before &= ~used[:, None] | (last[:, one][:, None] <= known[:, one][None, :])
-        return ~(before | before.T)
-
-    def meet(self, one: str, other: str) -> bool:
-        """Return True if both may be live at once."""
-        return bool(self.table[self._index[one], self._index[other]])
-
-    def pairs(self, names: Sequence[str]) -> BoolArray:
-        """Return bool[n, n]: True for two of these tensors that may be live at once."""
-        index = [self._index[name] for name in names]
-        return self.table[np.ix_(index, index)] & ~np.eye(len(index), dtype=bool)
-
-    def kept(self, overlaps: Sequence[Overlaps]) -> list[Overlaps]:
-        """Return the overlaps that stay valid when other processors run steps at the same time.
-
-        No other processor may still use the input, or already use the output.
-        """
-        pairs = {pair for step in overlaps for direction in (step.ascending, step.descending) for pair in direction}
-        wrong = {pair for pair in pairs if not (self._takes_over(*pair) or self._takes_over(*pair[::-1]))}
-        found = [step.without((), wrong) for step in overlaps]
-        return [step for step in found if step.ascending or step.descending]
-
-    def _takes_over(self, output: str, source: str) -> bool:
-        """Return True if the only common step of both is the last use of the input and the first use of the output."""
-        common = {*self.touched[output]} & {*self.touched[source]}
-        if len(common) != 1 or source in self.program.outputs or output in self.program.inputs:
-            return False
-        step = common.pop()
-        return all(i == step or self.order.before(i, step) for i in self.touched[source]) and all(
-            i == step or self.order.before(step, i) for i in self.touched[output]
-        )
-
-
-def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> AtOnce:
-    """Return the uses of tensors that are not parts, and of scratch. kept: tensors that are always live."""
-    named = dict.fromkeys([*lifetimes(program), *kept])
-    touched: dict[str, set[int]] = {name: set() for name in named if program.tensors[name].part is None}
-    for index, step in enumerate(program.steps):
-        for name in (*reads(step), *writes(step)):
-            part = program.tensors[name].part
-            touched.setdefault(part.tensor if part else name, set()).add(index)
-        if scratch_bytes(step):
-            touched[scratch_name(step.name)] = {index}
-    found = {name: tuple(sorted(steps)) for name, steps in touched.items()}
-    return AtOnce(program=program, order=order, touched=found, always=frozenset([*program.kept, *kept]))
 
 
 def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:

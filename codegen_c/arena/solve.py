@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from types import MappingProxyType
 
 import numpy as np
 
@@ -110,12 +111,14 @@ def _check_fixed(buffers: Sequence[Buffer], near: Sequence[Mapping[int, int]], c
                 )
 
 
-def optimise_at_once(buffers: Sequence[Buffer], pairs: np.ndarray, choices: Sequence[Choice], bound: int) -> Solution:
+def optimise_at_once(
+    buffers: Sequence[Buffer], pairs: np.ndarray, choices: Sequence[Choice], groups: Groups, bound: int
+) -> Solution:
     """Return the lowest packing of buffers of several processors. The same problem gives the same offsets.
 
     buffers: every buffer counts as a whole while it is live, even where only some of its bytes are in use. pairs:
-    bool[n, n], True for two buffers that may be live at once. choices: pairs that may overlap partly. bound: most live
-    bytes at any step of one processor.
+    bool[n, n], True for two buffers that may be live at once. choices: pairs that may overlap partly. groups:
+    buffers that share bytes if they are placed together. bound: most live bytes at any step of one processor.
     """
     whole = [replace(buffer, gaps=()) for buffer in buffers]
     least = max([bound, *(buffer.offset + buffer.size for buffer in whole if buffer.offset is not None)])
@@ -123,9 +126,10 @@ def optimise_at_once(buffers: Sequence[Buffer], pairs: np.ndarray, choices: Sequ
         {other: buffer.size for other in np.flatnonzero(row).tolist() if buffer.size and whole[other].size}
         for buffer, row in zip(whole, pairs, strict=True)
     ]
-    best = first_fit(whole, near, choices, least)
+    apart, together = (first_fit(whole, near, choices, least, some) for some in ({}, groups))
+    best, chosen = (together, groups) if together.num_bytes < apart.num_bytes else (apart, {})
     if best.num_bytes > least:
-        best = improve(whole, near, choices, least, best)
+        best = improve(whole, near, choices, least, best, chosen)
     return Solution(offsets=best.offsets, num_bytes=best.num_bytes, lower_bound_bytes=least)
 
 
@@ -133,6 +137,9 @@ MOST_WORK = 2_000_000
 """Most comparisons of two buffers that the search among orders may make."""
 
 Neighbours = Sequence[Mapping[int, int]]
+
+Groups = Mapping[int, Sequence[tuple[int, int]]]
+"""Buffers that are placed together: for the first of them, all with the distance of their begins from its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,15 +152,23 @@ class Packing:
     taken: list[int]
 
 
-def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int) -> Packing:
+def first_fit(
+    buffers: Sequence[Buffer],
+    near: Neighbours,
+    choices: Sequence[Choice],
+    bound: int,
+    groups: Groups = MappingProxyType({}),
+) -> Packing:
     """Return the lowest first-fit packing over several orders, or the first that reaches the bound.
 
     near: the result of `clearances`.
     """
     best: Packing | None = None
-    for order in _orders(buffers):
+    later = {member for members in groups.values() for member, _ in members} - {*groups}
+    for whole in _orders(buffers):
+        order = [index for index in whole if index not in later]
         for taken in ([0] * len(choices), [index % len(choice) for index, choice in enumerate(choices)]):
-            attempt = _attempt(buffers, near, choices, order, taken)
+            attempt = _attempt(buffers, near, choices, order, taken, groups)
             if best is None or attempt.num_bytes < best.num_bytes:
                 best = attempt
             if best.num_bytes <= bound:
@@ -163,7 +178,12 @@ def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Cho
 
 
 def improve(
-    buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int, best: Packing
+    buffers: Sequence[Buffer],
+    near: Neighbours,
+    choices: Sequence[Choice],
+    bound: int,
+    best: Packing,
+    groups: Groups = MappingProxyType({}),
 ) -> Packing:
     """Improve a packing by local search: move a buffer in the order or change a choice, and keep it unless higher.
 
@@ -171,7 +191,7 @@ def improve(
     """
     rng = random.Random(0)
     work = max(1, sum(map(len, near)))
-    for _ in range(min(1000, MOST_WORK // work) if len(buffers) > 1 else 0):
+    for _ in range(min(1000, MOST_WORK // work) if len(best.order) > 1 else 0):
         if best.num_bytes <= bound:
             break
         order, taken = list(best.order), list(best.taken)
@@ -180,18 +200,23 @@ def improve(
             taken[index] = (taken[index] + 1) % len(choices[index])
         else:
             order.insert(rng.randrange(len(order)), order.pop(rng.randrange(len(order))))
-        attempt = _attempt(buffers, near, choices, order, taken)
+        attempt = _attempt(buffers, near, choices, order, taken, groups)
         if attempt.num_bytes <= best.num_bytes:
             best = attempt
     return best
 
 
 def _attempt(
-    buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], order: list[int], taken: list[int]
+    buffers: Sequence[Buffer],
+    near: Neighbours,
+    choices: Sequence[Choice],
+    order: list[int],
+    taken: list[int],
+    groups: Groups,
 ) -> Packing:
     """Pack the buffers by first fit in the given order, with the given alternative of each choice."""
     closer = {pair: n for choice, index in zip(choices, taken, strict=True) for pair, n in choice[index].items()}
-    offsets = _place(buffers, near, closer, order)
+    offsets = _place(buffers, near, closer, order, groups)
     return Packing(num_bytes=height(buffers, offsets), offsets=offsets, order=order, taken=taken)
 
 
@@ -242,8 +267,10 @@ def _pressures(buffers: Sequence[Buffer]) -> list[int]:
     ]
 
 
-def _place(buffers: Sequence[Buffer], near: Neighbours, closer: Distances, order: Sequence[int]) -> list[int]:
-    """Place each buffer of the order at the lowest free offset, and return all offsets.
+def _place(
+    buffers: Sequence[Buffer], near: Neighbours, closer: Distances, order: Sequence[int], groups: Groups
+) -> list[int]:
+    """Place each buffer of the order at the lowest free offset, with the buffers of its group, and return all offsets.
 
     Fixed buffers, and neighbours that are earlier in the order, are already placed.
     """
@@ -251,17 +278,23 @@ def _place(buffers: Sequence[Buffer], near: Neighbours, closer: Distances, order
     for index in order:
         if buffers[index].offset is not None:
             continue
+        members = groups.get(index, ((index, 0),))
         alignment = buffers[index].alignment
         forbidden = sorted(
-            (offsets[j] - closer.get((index, j), below), offsets[j] + closer.get((j, index), near[j][index]))
-            for j, below in near[index].items()
+            (
+                offsets[j] - closer.get((member, j), below) - ahead,
+                offsets[j] + closer.get((j, member), near[j][member]) - ahead,
+            )
+            for member, ahead in members
+            for j, below in near[member].items()
             if offsets[j] >= 0
         )
-        offset = 0
+        offset = max(-ahead for _, ahead in members)  # the lowest member begins at 0
         for low, high in forbidden:  # open intervals, ascending
             if offset <= low:
                 break
             if offset < high:
                 offset = -(-high // alignment) * alignment
-        offsets[index] = offset
+        for member, ahead in members:
+            offsets[member] = offset + ahead
     return offsets

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
+from codegen_c.arena.at_once import handed_over
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.functions import CONTEXT_NAMES, RESERVED
 from codegen_c.program.parallel import ParallelProgram, order_of
@@ -120,8 +121,11 @@ def _lists(program: Program, processors: Sequence[str], *, staged: bool = False)
 
 
 def _free(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
-    """Plan for every order of steps that signals between producers and consumers of values allow."""
-    parallel = share_steps(program, _lists(program, processors))
+    """Plan for every order of steps that signals allow: between producers and consumers of values, and where a
+    processor may overwrite an operand that another processor copied."""
+    lists = _lists(program, processors)
+    parallel = share_steps(program, lists)
+    parallel = share_steps(parallel.program, lists, ahead=handed_over(parallel.program, order_of(parallel)))
     planned, places = plan(parallel.program, order=order_of(parallel))
     return planned, places, replace(parallel, program=planned)
 

@@ -8,7 +8,7 @@ from the schedules are left out.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -57,19 +57,30 @@ def lists_of(program: Program, processors: Sequence[str], assignment: Mapping[st
     }
 
 
-def share_steps(program: Program, lists: Mapping[str, Sequence[str]], places: Places | None = None) -> ParallelProgram:
+def share_steps(
+    program: Program,
+    lists: Mapping[str, Sequence[str]],
+    places: Places | None = None,
+    ahead: Iterable[tuple[str, str]] = (),
+) -> ParallelProgram:
     """Return the program as per-core schedules. lists: names of each processor's steps in order, the caller's first.
 
     places: offsets of all tensors in the plan for one processor; signals then also order steps that share bytes.
-    Without offsets, signals only order values, and memory must be planned for them. Raises PlanRejected if the
-    schedules are not possible.
+    Without offsets, signals only order values, and memory must be planned for them. ahead: more pairs of steps, the
+    second of which waits for the first, which is earlier in the program. Raises PlanRejected if the schedules are not
+    possible.
     """
     _check_names(program, lists)
     program = _in_one_order(program, list(lists.values()))
     home_of = {name: number for number, names in enumerate(lists.values()) for name in names}
     home = [home_of[step.name] for step in program.steps]
     _check_transfers(program, home)
-    edges = _reduced(_needed(program, home, places), home, len(lists))
+    needed = _needed(program, home, places)
+    index = {step.name: number for number, step in enumerate(program.steps)}
+    for first, second in ahead:
+        before = needed[index[second]]
+        before[home_of[first]] = max(before.get(home_of[first], BEGIN), index[first])
+    edges = _reduced(needed, home, len(lists))
     return ParallelProgram(program=program, lists=_with_signals(list(lists), home, edges))
 
 

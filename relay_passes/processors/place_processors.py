@@ -16,7 +16,8 @@ Never let TVM's EliminateCommonSubexpr run after this pass, because it may join 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import tvm
 from tvm import relax
@@ -29,6 +30,7 @@ from relay_passes.memory import strip_composites
 from relay_passes.memory.main_writer import MainWriter
 from relay_passes.memory.strip_composites import ROW_AXIS
 from relay_passes.processors.choose_processors import choose_processors, placement_report
+from relay_passes.processors.exchanged_rows import Windows, exchanged_rows
 from relay_passes.processors.row_parts import RowPart, Rows
 from relay_passes.processors.shared_work import driving_of, fast_memory_bytes, shared_work
 from tvm_ext.core.decisions.composites import (
@@ -42,6 +44,8 @@ from tvm_ext.core.decisions.models import SchedulePeak
 from tvm_ext.core.names import identifier
 from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.platform import Platform
+
+KIBIBYTE = 1024
 
 
 @tvm.transform.module_pass(opt_level=0, name="PlaceProcessors")
@@ -81,11 +85,23 @@ class PlaceProcessors:
             return mod
         module = mod.clone()
         names = ["", *(cost.processor.name for cost in self.costs[1:])]
-        writer = PlacementWriter(module, operators, names, driving.accelerators if driving else ())
+        forms = chosen.found.forms
+        split = {work.unit_of(task)[0]: parts for (task, form), parts in work.parts.items() if forms[task] == form}
+        accelerators = driving.accelerators if driving else frozenset[int]()
+        homes = {
+            index: 0 if processor in accelerators else processor
+            for task in chosen.found.sequence
+            if (task, forms[task]) not in work.parts
+            for processor in [work.problem.tasks[task].forms[forms[task]].parts[0].processor]
+            for index in work.unit_of(task)
+        }
+        per_byte = self.costs[0].from_cycles(KIBIBYTE) / KIBIBYTE
+        windows = exchanged_rows(operators, split, homes, per_byte)
+        writer = PlacementWriter(module, operators, names, split, windows, accelerators)
         for task in chosen.found.sequence:
-            form = chosen.found.forms[task]
+            form = forms[task]
             if (task, form) in work.parts:
-                writer.split(work.unit_of(task)[0], work.parts[task, form])
+                writer.split(work.unit_of(task)[0])
                 continue
             for index in work.unit_of(task):
                 writer.whole(index, work.problem.tasks[task].forms[form].parts[0].processor)
@@ -94,14 +110,23 @@ class PlaceProcessors:
         return with_main(module, placed)
 
 
-Pieces = list[tuple[Rows, relax.Var]]
-"""Rows of a value, and the variable that holds them, in order."""
+@dataclass(frozen=True, kw_only=True)
+class _Piece:
+    """Rows of a value in a variable of their own, on the processor that computes or gathers them."""
+
+    rows: Rows
+    var: relax.Var
+    processor: int
+
+    def holds(self, wanted: Rows) -> bool:
+        return self.rows[0] <= wanted[0] <= wanted[1] <= self.rows[1]
 
 
 class PlacementWriter:
     """Writes a module's main again, step by step.
 
     names: of the processors; the name of the first processor is empty.
+    parts: of the steps that are cut. windows: rows that processors keep together.
     accelerators: processors whose pieces the first core joins for them.
     """
 
@@ -110,11 +135,16 @@ class PlacementWriter:
         module: tvm.IRModule,
         operators: OperatorGraph,
         names: Sequence[str],
+        parts: Mapping[int, Sequence[RowPart]],
+        windows: Windows,
         accelerators: Collection[int] = (),
     ) -> None:
         self.module, self.operators, self.names, self.accelerators = module, operators, names, accelerators
         self.main = MainWriter(module, operators)
-        self.pieces: dict[relax.Var, Pieces] = {}
+        self.parts = parts
+        self.windows = dict(windows)
+        """Values whose rows are still to be copied."""
+        self.pieces: dict[relax.Var, list[_Piece]] = {}
         self.cut: dict[tuple[relax.Var, Rows], relax.Var] = {}
         self.unjoined: dict[relax.Var, int] = {}
         """The producing step of each result in pieces that nobody has yet read whole, and of its views."""
@@ -127,11 +157,13 @@ class PlacementWriter:
         self._join_all(computing.value, 0 if processor in self.accelerators else processor)
         self.main.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
 
-    def split(self, index: int, parts: Sequence[RowPart]) -> None:
+    def split(self, index: int) -> None:
         """Write a step whose rows several processors compute."""
         computing, *views = self.operators.steps[index]
-        pieces: Pieces = []
-        for part in parts:
+        for argument in computing.value.args:
+            self._exchange(argument)
+        pieces: list[_Piece] = []
+        for part in self.parts[index]:
             arguments = [
                 self._rows(argument, wanted, part.processor)
                 for argument, wanted in zip(computing.value.args, part.reads, strict=True)
@@ -140,7 +172,8 @@ class PlacementWriter:
             function = ModelTensor().write(function)
             ending = f"{part.unit}_{part.rows[0]}_{part.rows[1]}"
             call = self.main.call(f"{computing.value.op.name_hint}_{ending}", function, arguments, computing.value.span)
-            pieces.append((part.rows, self.main.bind(f"{computing.var.name}.{ending}", call)))
+            var = self.main.bind(f"{computing.var.name}.{ending}", call)
+            pieces.append(_Piece(rows=part.rows, var=var, processor=part.processor))
         self.pieces[computing.var] = pieces
         self.unjoined |= {binding.var: index for binding in (computing, *views)}
 
@@ -171,25 +204,55 @@ class PlacementWriter:
             return value
         if (value, wanted) in self.cut:
             return self.cut[value, wanted]
-        around = [
-            (rows, var) for rows, var in self.pieces.get(value, []) if rows[0] <= wanted[0] <= wanted[1] <= rows[1]
-        ]
-        for rows, var in around:
-            if rows == wanted:
-                return var
+        around = [piece for piece in self.pieces.get(value, []) if piece.holds(wanted)]
+        # A processor's own rows come first, then the fewest, to wait for nobody.
+        around.sort(key=lambda piece: (piece.processor != processor, piece.rows[1] - piece.rows[0]))
+        exact = next((piece.var for piece in around if piece.rows == wanted), None)
+        if exact is not None:
+            return exact
         if not around:
             self._join_all(value, processor)
-        begin, source = (around[0][0][0], around[0][1]) if around else (0, value)
+        begin, source = (around[0].rows[0], around[0].var) if around else (0, value)
+        self.cut[value, wanted] = self._cut(value, wanted, source, begin, processor)
+        return self.cut[value, wanted]
+
+    def _cut(self, value: relax.Var, wanted: Rows, source: relax.Var, begin: int, processor: int) -> relax.Var:
+        """Write a copy of some rows of a value, and return its variable. source: holds the rows from `begin` on."""
         local = wanted[0] - begin, wanted[1] - begin
         function = strip_composites.cutting(source, local, self.main.layout(value), ROW_AXIS)
         function = OperatorProcessor(processor=self.names[processor]).write(function)
         call = self.main.call(f"cut_{identifier(value.name)}_{_ending(wanted)}", function, [source])
-        self.cut[value, wanted] = self.main.bind(f"{value.name}.{_ending(wanted)}", call)
-        return self.cut[value, wanted]
+        return self.main.bind(f"{value.name}.{_ending(wanted)}", call)
+
+    def _exchange(self, value: relax.Expr) -> None:
+        """Write the rows that each processor keeps together, at the first read of a value whose rows are copied.
+
+        All processors copy before any of them computes, so that a part may be overwritten when its own reader begins.
+        """
+        pieces = self.pieces.get(value, [])
+        if value not in self.windows:
+            return
+        whole = self.operators.composites[self.unjoined[value]]
+        for processor, rows in self.windows.pop(value, {}).items():
+            gathered: list[relax.Var] = []
+            for piece in pieces:
+                some = max(rows[0], piece.rows[0]), min(rows[1], piece.rows[1])
+                if piece.processor == processor:
+                    gathered.append(piece.var)
+                elif some[0] < some[1]:
+                    gathered.append(self._cut(value, some, piece.var, piece.rows[0], processor))
+            call = self._joining(f"gather_{identifier(value.name)}_{_ending(rows)}", gathered, whole, processor)
+            if rows == (0, pieces[-1].rows[1]):
+                self.main.bound.append(relax.VarBinding(value, call))
+                del self.unjoined[value]
+                continue
+            var = self.main.bind(f"{value.name}.{_ending(rows)}", call)
+            self.pieces[value] = [*self.pieces[value], _Piece(rows=rows, var=var, processor=processor)]
 
     def _join_all(self, value: relax.Expr, processor: int) -> None:
         """Join all results in pieces that an expression reads."""
         for leaf in operands(value):
+            self._exchange(leaf)
             if isinstance(leaf, relax.Var) and leaf in self.unjoined:
                 self._join(self.unjoined[leaf], processor)
 
@@ -197,14 +260,20 @@ class PlacementWriter:
         """Join the pieces of a result, and write its views."""
         computing, *views = self.operators.steps[index]
         whole = self.operators.composites[index]
-        pieces = [var for _, var in self.pieces[computing.var]]
-        nodes = SourceNodes.read(whole).nodes
-        function = strip_composites.joining(pieces, nodes, StorageLayout.read(whole), ROW_AXIS)
-        function = ModelTensor.read(whole).write(OperatorProcessor(processor=self.names[processor]).write(function))
-        joined = self.main.call(f"join_{computing.value.op.name_hint}", function, pieces, computing.value.span)
+        pieces = [piece.var for piece in self.pieces[computing.var]]
+        joined = self._joining(f"join_{computing.value.op.name_hint}", pieces, whole, processor)
         self.main.bound += [relax.VarBinding(computing.var, joined), *views]
         for binding in (computing, *views):
             del self.unjoined[binding.var]
+
+    def _joining(
+        self, name: str, pieces: Sequence[relax.Var], whole: relax.Function | None, processor: int
+    ) -> relax.Call:
+        """Return a call that joins rows on a processor. whole: the function that computes all rows."""
+        nodes = SourceNodes.read(whole).nodes
+        function = strip_composites.joining(pieces, nodes, StorageLayout.read(whole), ROW_AXIS)
+        function = ModelTensor.read(whole).write(OperatorProcessor(processor=self.names[processor]).write(function))
+        return self.main.call(name, function, pieces)
 
 
 def _ending(rows: Rows) -> str:

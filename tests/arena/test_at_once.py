@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from codegen_c.arena.at_once import at_once
 from codegen_c.arena.lifetimes import lifetimes
-from codegen_c.arena.plan import at_once, plan_memory
+from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.program.parallel import ParallelProgram, StepOrder, order_of
 from codegen_c.program.program import Program

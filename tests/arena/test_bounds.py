@@ -104,7 +104,7 @@ def test_no_distance_without_equal_rows_of_one_image() -> None:
 
 
 def test_which_steps_allow_an_overlap() -> None:
-    """Not an output, nor what is read twice or later, in another memory, or is cut into parts."""
+    """Not an output, nor what is read twice or later, in another memory, or whose parts are used later."""
     made = one(1)
     up_and_down = [Overlaps(ascending={("y", "x"): 16}, descending={("x", "y"): 16})]
     assert overlaps(made) == up_and_down
@@ -115,11 +115,30 @@ def test_which_steps_allow_an_overlap() -> None:
     assert overlaps(replace(made, steps=(in_rows(call("s", "x x", "y")),))) == []
     assert overlaps(replace(made, tensors=made.tensors | {"y": replace(made.tensors["y"], memory="dtcm")})) == []
     part = replace(made.tensors["y"], name="p", part=Part(tensor="x", first=0))
-    assert overlaps(replace(made, tensors=made.tensors | {"p": part})) == []
+    parted = replace(more, tensors=more.tensors | {"p": part})
+    assert overlaps(replace(made, tensors=made.tensors | {"p": part})) == up_and_down
+    read_later = overlaps(replace(parted, steps=(*made.steps, in_rows(call("t", "p", "z")))))
+    assert [set(found.ascending) for found in read_later] == [{("z", "x")}], "not y, as a part of x is read later"
     (kept,) = up_and_down
     assert kept.without(["x"]) == kept.without(["y"]) == Overlaps(ascending={}, descending={})
     assert kept.without(["q"]) == kept
     assert kept.without((), [("y", "x")]) == replace(kept, ascending={})
+
+
+def test_parts_overlap_by_the_offsets_of_their_wholes() -> None:
+    """x is rows 0 to 5 of a whole, behind 16 bytes: y may begin where the whole begins."""
+    made = one(1)
+    whole = replace(made.tensors["x"], name="whole", shape=(1, 128))
+    inner = replace(made.tensors["x"], part=Part(tensor="whole", first=16))
+    parted = replace(made, tensors={"whole": whole, "x": inner, "y": made.tensors["y"]}, inputs=("whole",))
+    (found,) = overlaps(parted)
+    assert found == Overlaps(ascending={("y", "whole"): 0}, descending={("whole", "y"): 32})
+    pitched = replace(inner, part=Part(tensor="whole", first=16, pitch=24))
+    assert overlaps(replace(parted, tensors=parted.tensors | {"x": pitched})) == []
+    returning = one(3, behind=2, in_place=(0,))
+    returning = replace(returning, tensors=parted.tensors)
+    near = {at: too_near(returning, {"whole": at, "y": 16}) for at in (0, 16)}
+    assert near == {0: set(), 16: {("y", "whole")}}, "y has to begin where x begins"
 
 
 def test_two_inputs_that_die() -> None:

@@ -174,9 +174,14 @@ def run_every_way(
             others[way] = _WAYS[way](operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
             if operator.inputs[index].dtype == operator.output.dtype:
-                others[f"in place of {index}"] = run_in_place(whole, arrays, index, entry).reshape(result.shape)
+                others[f"in place of {index}"] = _first(run_in_place(whole, arrays, index, entry), result)
         found.append(Runs(implementation=whole, whole=result, others=others))
     return found
+
+
+def _first(memory: np.ndarray, result: np.ndarray) -> np.ndarray:
+    """The elements that a result takes of the memory of an input, which may have more rows."""
+    return memory.reshape(-1)[: result.size].reshape(result.shape)
 
 
 def run_by_row(

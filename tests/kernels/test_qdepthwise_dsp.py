@@ -131,6 +131,19 @@ def test_layers_for_size_share_one_function() -> None:
     assert "STRIP3" not in code and ".common_shift = " in code
 
 
+@pytest.mark.parametrize("padding", [(1, 1, 0, 1), (0, 1, 1, 1), (0, 1, 0, 1)])
+def test_a_part_of_the_rows_may_take_the_place_of_the_input(padding: tuple[int, int, int, int]) -> None:
+    """Rows at the top, at the bottom and inside of an image, as several cores share it, and their halos."""
+    rows = 23 + padding[0] + padding[2] - 2
+    operator = tall(8, replace(SAME, padding=padding), out=(rows, 5))
+    implementation = depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows())
+    assert implementation.in_place == (0,)
+    x = elements(operator.inputs[0], 3)
+    expected = implementation.reference([x])[0]
+    found = run_in_place(implementation, [x], 0).reshape(-1)[: expected.size]
+    np.testing.assert_array_equal(found, expected.reshape(-1))
+
+
 def test_the_output_may_take_the_place_of_the_input() -> None:
     operator = tall(8, SAME, out=(23, 5))
     implementation = depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows())

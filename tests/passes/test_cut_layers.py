@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -14,12 +14,16 @@ from tvm import relax
 
 import tvm_ext
 from benchmarks import zoo
+from benchmarks.networks.graph import Graph
+from benchmarks.networks.quantize import quantized
 from codegen_c.program import reference
 from relay_passes.analysis.attention_heads import channels_of, computing_channels
+from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.dataflow import bindings, constant
 from relay_passes.memory.split_sequences import SplitSequences
-from relay_passes.processors.row_parts import cuttable, split_rows
+from relay_passes.processors.exchanged_rows import exchanged_rows
+from relay_passes.processors.row_parts import RowPart, Rows, cuttable, split_rows
 from tests.passes.modules import module_of
 from tests.passes.placements import EQUAL, UNEQUAL, processors, report, shared, two_convolutions
 from tests.passes.stub_backend import ELEMENTWISE
@@ -53,6 +57,69 @@ def test_halves_and_halos_stand_in_the_module(tmp_path: Path) -> None:
     assert not {"conv_0", "conv_1"} & {var.name_hint for var, _ in after.functions_items()}
     x = np.random.default_rng(0).normal(size=(1, 8, 16, 8)).astype(np.float32)
     np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-5)
+
+
+def test_each_core_keeps_its_rows_and_a_copy_of_the_halo_together(tmp_path: Path) -> None:
+    _, after = shared(two_convolutions(tmp_path), EQUAL, BuildOptions())
+    values = {b.var.name: b.value for b in bindings(after["main"])}
+    assert [arg.name for arg in values["a.rows_7_16"].args] == ["a.rows_7_8", "a.rows_8_16"]
+    assert [arg.name for arg in values["a.rows_7_8"].args] == ["a.rows_0_8"]
+    told = processors(after)
+    assert told["a.rows_7_16"] == told["a.rows_7_8"] == "cpu1", "the reader copies"
+    compiled = compile_module(tvm_ext.load(two_convolutions(tmp_path)), EQUAL, BuildOptions())
+    parts = {name: tensor.part.tensor for name, tensor in compiled.program.tensors.items() if tensor.part}
+    assert parts["a_rows_7_8"] == parts["a_rows_8_16"] == "a_rows_7_16", "one row is copied, and no other"
+
+
+def part(processor: int, begin: int, end: int, *reads: Rows | None) -> RowPart:
+    function = cast("relax.Function", None)
+    return RowPart(processor=processor, rows=(begin, end), unit="rows", function=function, reads=reads, nanoseconds=1)
+
+
+def test_where_halos_are_copied(tmp_path: Path) -> None:
+    """Not for a value that is read whole or is an output, and not where most rows would be copied."""
+    before, _ = shared(two_convolutions(tmp_path), EQUAL, BuildOptions())
+    operators = OperatorGraph(before, before["main"], backend_of(EQUAL, BuildOptions()))
+    names = [step[0].var.name for step in operators.steps]
+    first = names.index("a")
+    second = first + 1
+    made = [part(0, 0, 8, None), part(1, 8, 16, None)]
+
+    def copied(*reads: Rows | None, processors: tuple[int, ...] = (0, 1), per_byte: float = 0.0) -> dict[int, Rows]:
+        readers = [part(p, i, i + 1, rows) for i, (p, rows) in enumerate(zip(processors, reads, strict=True))]
+        found = exchanged_rows(operators, {first: made, second: readers}, {}, per_byte or 1e-9)
+        return dict(found.get(_value(operators, first), {}))
+
+    assert copied((0, 9), (7, 16)) == {0: (0, 9), 1: (7, 16)}
+    assert copied((0, 9), (7, 16), per_byte=1.0) == {}, "it takes too long"
+    assert copied((0, 8), (7, 16)) == {1: (7, 16)}, "one core alone"
+    assert copied((0, 8), (8, 16)) == {}, "no halo"
+    assert copied((2, 9), (9, 14)) == {0: (0, 9)}, "own rows that are not read stay"
+    assert copied((0, 12), (4, 16)) == {0: (0, 12), 1: (4, 16)} and copied((0, 13), (4, 16)) == {}
+    assert copied(None, (7, 16)) == {}, "read whole by one of several parts"
+    assert copied((0, 9), (7, 16), processors=(0, 2)) == {}, "a core that computes none of it"
+    for home in (0, 1):
+        found = exchanged_rows(operators, {first: made}, {second: home}, 1e-9)
+        assert dict(found[_value(operators, first)]) == {home: (0, 16)}, "a core that runs the only reader"
+
+
+def _value(operators: OperatorGraph, step: int) -> relax.Var:
+    return operators.steps[step][0].var
+
+
+@pytest.mark.slow
+def test_two_cores_need_little_more_memory_than_one(tmp_path: Path) -> None:
+    """Four convolutions with a residual sum: before halos were copied, two cores needed 1.94 times the bytes."""
+    graph = Graph("four", (1, 16, 32, 32), padding="same")
+    x = graph.conv("input", 16, 3, activation="relu")
+    x = graph.add(x, graph.conv(graph.conv(x, 16, 3, activation="relu"), 16, 3), activation="relu")
+    path = saved(quantized(graph.model(graph.conv(x, 32, 3, stride=2, activation="relu"))), tmp_path)
+    one, two = (
+        compile_module(tvm_ext.load(path), tvm_ext.Platform.load("dual_m33_equal"), BuildOptions(processors=names))
+        for names in (("cpu0",), None)
+    )
+    assert two.placement is not None and two.plan.arena_bytes < 1.15 * one.plan.arena_bytes
+    assert two.placement["makespan_cycles"] * 1.95 < two.placement["single_processor"]["makespan_cycles"]
 
 
 def _window(composite: Any) -> Any:

@@ -487,11 +487,14 @@ def _keeps_places(operator: QConv2d) -> bool:
     """Return True if no element of the input is read after the output element at its position is written.
 
     Four channels of a single row are read before they are written; so are those of more rows if windows do not skip
-    elements. No channel may be computed twice.
+    elements. The output may have fewer rows than the input, as a part of a layer does that another core shares. No
+    channel may be computed twice.
     """
-    same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
-    is_one_row = operator.inputs[0].shape[1] == operator.output.shape[1] == 1
-    return (same or is_one_row) and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
+    shape, image = operator.output.shape, operator.inputs[0].shape
+    fewer = shape[0] == image[0] == 1 and shape[1] < image[1] and shape[2:] == image[2:]
+    keeps = (fewer or shape == image) and operator.window.strides == (1, 1)
+    is_one_row = image[1] == shape[1] == 1
+    return (keeps or is_one_row) and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
 
 
 def _common_shift(operator: QConv2d) -> CommonShift | None:
