@@ -23,6 +23,7 @@ NAMES = {
     "gated_unet_16": "U-Net",
     "unet_16": "U-Net without gates",
     "gated_dense_block_8": "Dense block",
+    "dense_block_12": "Dense block without gates",
     "words_1d": "Keywords by windows of 1 x 3",
     "factored": "Windows of 3 x 1 and 1 x 3",
     "wide_windows": "Windows of 5 x 5",

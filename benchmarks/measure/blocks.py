@@ -30,7 +30,7 @@ from benchmarks.measure.cycle_blocks import (
 from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
 from benchmarks.measure.order_blocks import free_orders, reached_orders
-from benchmarks.measure.processor_blocks import bundle_rounds, jobs, pipelines, sweep, two_cores
+from benchmarks.measure.processor_blocks import bundle_rounds, jobs, pipelines, sweep, two_cores, two_cores_memory
 from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import quantizers
 from benchmarks.measure.records import Row, read_records
@@ -263,6 +263,7 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
+        two_cores_memory,
         arenas, budgets, ways, monotonic, whole_updates, hierarchy, default_plans, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, jobs, sweep, tflite_files, tflite_operators, onnx_suite,
         mutants, fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,

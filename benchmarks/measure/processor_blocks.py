@@ -36,6 +36,38 @@ def two_cores() -> str:
     )
 
 
+def two_cores_memory() -> str:
+    """Bytes of networks on two equal cores and on one, and predicted cycles."""
+    found = result("two_cores_memory")
+    rows = [
+        (
+            _named(name), grouped(one["arena_bytes"]), grouped(one["single_arena_bytes"]),
+            f"{one['times_the_bytes']:.2f}", grouped(one["makespan_cycles"]), f"{one['times_as_fast']:.2f}",
+        )
+        for name, one in found.items()
+    ]  # fmt: skip
+    heads = ("network", "two cores, bytes", "one core, bytes", "ratio", "cycles, predicted", "speedup in cycles")
+    times, speedups = (sorted(one[key] for one in found.values()) for key in ("times_the_bytes", "times_as_fast"))
+    return (
+        f"{table(heads, rows)}\n"
+        f"Of {len(found)} networks, {sum(one <= 1.25 for one in times)} need at most 1.25 times the bytes, and "
+        f"{sum(one >= 1.8 for one in speedups)} are at least 1.8 times as fast.\n"
+        f"The median is {_median(times):.2f} times the bytes and {_median(speedups):.2f} times the speed.\n"
+    )
+
+
+def _named(name: str) -> str:
+    drawn = name.split("_")
+    if drawn[0] != "random":
+        return network_name(name, dtype=True)
+    return f"random layers {drawn[1]}, {'int8' if drawn[2] == 'int8' else 'float32'}"
+
+
+def _median(values: Sequence[float]) -> float:
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
 def pipelines() -> str:
     """Executed instructions between successive outputs of a pipeline over two cores, and of each stage."""
     rows = [
