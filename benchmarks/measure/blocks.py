@@ -263,13 +263,12 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        two_cores_memory,
         arenas, budgets, ways, monotonic, whole_updates, hierarchy, default_plans, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, jobs, sweep, tflite_files, tflite_operators, onnx_suite,
         mutants, fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, time_series,
-        sequence_lengths, bundle_rounds,
+        two_cores_memory, sequence_lengths, bundle_rounds,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
