@@ -126,8 +126,9 @@ def optimise_at_once(
         {other: buffer.size for other in np.flatnonzero(row).tolist() if buffer.size and whole[other].size}
         for buffer, row in zip(whole, pairs, strict=True)
     ]
-    apart, together = (first_fit(whole, near, choices, least, some) for some in ({}, groups))
-    best, chosen = (together, groups) if together.num_bytes < apart.num_bytes else (apart, {})
+    alone: Groups = {}
+    apart, together = (first_fit(whole, near, choices, least, some) for some in (alone, groups))
+    best, chosen = (together, groups) if together.num_bytes < apart.num_bytes else (apart, alone)
     if best.num_bytes > least:
         best = improve(whole, near, choices, least, best, chosen)
     return Solution(offsets=best.offsets, num_bytes=best.num_bytes, lower_bound_bytes=least)
