@@ -8,6 +8,7 @@ BlockBuilder would rename both, so this file calls the constructors of functions
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 import tvm
@@ -142,6 +143,12 @@ def constant(array: np.ndarray) -> relax.Expr:
 def static_shape(expr: relax.Expr) -> tuple[int, ...]:
     """Return the shape of a tensor whose dimensions are all known."""
     return tuple(int(dim) for dim in expr.ty.shape.values[:])
+
+
+def num_elements(var: relax.Var) -> int:
+    """Return the number of elements of a tensor, or of all tensors of a tuple."""
+    kinds = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
+    return sum(prod(int(dim) for dim in kind.shape.values[:]) for kind in kinds)
 
 
 def permuted_axes(permute: relax.Call) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ Errors are signal-to-noise ratios over all samples: 10 log10(sum of squares / su
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,7 +16,7 @@ from relay_passes.analysis.correct_biases import spread
 from relay_passes.analysis.int8_parameters import LinearInt8
 from relay_passes.analysis.quantization_units import Unit, is_float_tensor
 from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
-from relay_passes.dataflow import array_of, operands, static_shape
+from relay_passes.dataflow import array_of, num_elements, operands, static_shape
 
 # Limit in both directions: beyond it no error is visible in a report, or no signal is left.
 _MAX_DB = 120.0
@@ -131,8 +130,10 @@ def _selecting(units: Sequence[Unit], integer: Set[int], inputs: Set[relax.Var])
     late: set[int] = set()
     for index in sorted(integer, reverse=True):
         unit, reading = units[index], readers.get(units[index].result, [])
+        if unit.kind != "move":
+            continue
         selects = all(_select(var, [units[reader] for reader in readers[var]]) for var in unit.inputs)
-        if unit.kind == "move" and (selects or (reading and late.issuperset(reading))):
+        if selects or (reading and late.issuperset(reading)):
             late.add(index)
     integers = {*inputs, *(units[index].result for index in integer - late)}
     for index in sorted(late):
@@ -144,8 +145,8 @@ def _selecting(units: Sequence[Unit], integer: Set[int], inputs: Set[relax.Var])
 
 def _select(var: relax.Var, readers: Sequence[Unit]) -> bool:
     """Return True if moves read a value, and all of their results together have fewer elements."""
-    elements = sum(math.prod(static_shape(unit.result)) for unit in readers)
-    return all(unit.kind == "move" for unit in readers) and elements < math.prod(static_shape(var))
+    elements = sum(num_elements(unit.result) for unit in readers)
+    return all(unit.kind == "move" for unit in readers) and elements < num_elements(var)
 
 
 def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[relax.Var]]:

@@ -25,7 +25,7 @@ from relay_passes.analysis.int8_parameters import (
 )
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
-from relay_passes.dataflow import static_shape
+from relay_passes.dataflow import num_elements
 
 # All samples pass a unit before the next unit runs, so the live values are held for each sample, in float and as
 # integers.
@@ -105,18 +105,13 @@ def _per_channel(unit: Unit, array: Array) -> Array:
 
 def _affordable(runner: UnitRunner) -> int:
     """Return the number of samples whose values fit in memory at the widest point of the network."""
-    live, widest = {param: _bytes(param) for param in runner.params}, 0
+    live, widest = {param: 4 * num_elements(param) for param in runner.params}, 0
     for index, unit in enumerate(runner.units):
-        live[unit.result] = _bytes(unit.result)
+        live[unit.result] = 4 * num_elements(unit.result)
         widest = max(widest, sum(live.values()))
         for var in runner.dead_after.get(index, ()):
             live.pop(var, None)
     return max(1, _MAX_HELD_BYTES // max(1, 2 * widest))
-
-
-def _bytes(var: relax.Var) -> int:
-    parts = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
-    return sum(int(np.prod(static_shape(relax.Var("", part)), dtype=object)) * 4 for part in parts)
 
 
 _PARTS = (1.0, 0.85, 0.92, 1.1, 1.2)
