@@ -29,7 +29,7 @@ from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
 from codegen_c.targets.dsp.kernels import elementwise as elementwise_dsp
 from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
 from tests.boards.toy import write_texts
-from tests.kernels.dsp import CORTEX_M4, taken_by
+from tests.kernels.dsp import CORTEX_M4, take_only_shift, taken_by
 from tests.kernels.float32 import floats
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_qbinary import binaries
@@ -86,7 +86,7 @@ def test_strips_of_depthwise_rows(cortex_m4: Platform, shift: int, monkeypatch: 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products finished in registers: weights joined and not, elements with and without a sign, 7 pixels."""
-    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
+    take_only_shift(shift, monkeypatch)
     random = np.random.default_rng(3)
     weights = [random.integers(-100, 100, (6, depth)) for depth in (4, 8, 23)]
     weights[1][:, 0] = -128  # which no channel can be joined with
@@ -105,7 +105,7 @@ def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.M
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function for one of them, in one firmware."""
-    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
+    take_only_shift(shift, monkeypatch)
     vectors = [dense_dsp.QDENSE.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS]
     calls, operators = [*made_of_singles(monkeypatch), *vectors], [*SINGLES, *VECTORS]
     code = "".join(call.function.helpers + call.function.body for call in calls)

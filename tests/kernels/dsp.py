@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel
+from codegen_c.kernels.shared import common_shift
+from codegen_c.targets.dsp.kernels import convolution
 from codegen_c.targets.registry import target_of
 from tests.kernels.on_target import for_target, taken_on
 from tests.kernels.quantized import FEW
@@ -25,3 +28,9 @@ def for_cortex_m4(kernel: Kernel) -> Kernel:
 def taken_by(kernel: Kernel, operators: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Operators of either rounding that the kernel takes on a Cortex-M4."""
     return taken_on(CORTEX_M4, kernel, operators)
+
+
+def take_only_shift(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let kernels take no other common shift, nor weights that were packed for another one."""
+    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
+    monkeypatch.setattr(convolution, "packed", convolution.packed.__wrapped__)

@@ -14,7 +14,7 @@ from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
-from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, take_only_shift, taken_by
 from tests.kernels.harness import HOST, PORTABLE, registered, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
@@ -124,7 +124,7 @@ def made_of_singles(monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_a_pixel_left_over_is_computed_by_itself(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
+    take_only_shift(shift, monkeypatch)
     made_of_singles(monkeypatch)
     inputs = [[elements(operator.inputs[0], 8)] for operator in SINGLES]
     assert_c_equals_reference(list(SINGLES), inputs, for_cortex_m4(convolution_dsp.QCONV2D))

@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QDense, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import dense as dense_dsp
-from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, take_only_shift, taken_by
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qdense import dense_layers
 
@@ -92,7 +92,7 @@ def test_sums_of_four_channels_are_finished_in_registers() -> None:
 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_registers_give_the_reference(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
+    take_only_shift(shift, monkeypatch)
     assert all(is_in_registers(operator) for operator in VECTORS)
     inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS]
     assert_c_equals_reference(list(VECTORS), inputs, for_cortex_m4(dense_dsp.QDENSE))

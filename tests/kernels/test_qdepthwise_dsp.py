@@ -15,7 +15,7 @@ from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
 from codegen_c.targets.dsp.kernels.depthwise import Plane
-from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, take_only_shift, taken_by
 from tests.kernels.harness import run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
@@ -94,7 +94,7 @@ STRIPS = [
 
 def strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
     """STRIPS as they are with this shift for all channels."""
-    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
+    take_only_shift(shift, monkeypatch)
     return [depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS]
 
 

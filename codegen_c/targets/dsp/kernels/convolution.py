@@ -75,7 +75,7 @@ class _Sums:
 
 
 @lru_cache(maxsize=8)
-def _packed(operator: QConv2d) -> tuple[PairedWeights, FastRequantize, Blocks | None]:
+def packed(operator: QConv2d) -> tuple[PairedWeights, FastRequantize, Blocks | None]:
     """Return what does not depend on the stored rows. A search asks for the same operator with many numbers of rows."""
     requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
@@ -85,7 +85,7 @@ def _packed(operator: QConv2d) -> tuple[PairedWeights, FastRequantize, Blocks | 
 
 
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
-    paired, finish, blocks = _packed(operator)
+    paired, finish, blocks = packed(operator)
     single = _single(operator, target, stored, blocks)
     sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
     tables = qconv2d.parameters(operator, finish.exact)[2:-2]
