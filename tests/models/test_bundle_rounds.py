@@ -20,6 +20,7 @@ from tests.support import state_models
 from tests.support.bundles import written
 from tests.support.onnx_models import NODE, model_of
 from tests.support.shared_runs import DELAYS
+from tests.support.sweeps import some_of
 from tvm_ext import BundlePackage
 from tvm_ext.core.errors import BadBundle, RunFailed
 from tvm_ext.core.platform import Platform
@@ -219,7 +220,7 @@ def test_a_model_runs_while_the_first_processor_goes_on(door: BundlePackage, tmp
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("board", ["dual_m33", "dual_m33_equal"])
+@pytest.mark.parametrize("board", some_of(["dual_m33_equal"], sweep=["dual_m33"]))
 def test_both_cores_of_a_board(board: str, tmp_path: Path) -> None:
     """Verified in QEMU; a link outside of the round goes to a model on the other core."""
     links = LINKS + '[[links]]\nsource = "ear.y"\ntarget = "wake.gain"\n'

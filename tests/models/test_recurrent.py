@@ -209,9 +209,9 @@ def exported(kind: str, steps: int, folder: Path, **choices: Any) -> Path:
     some_of(
         [
             ("GRU", 6, {"bidirectional": True}),
-            ("LSTM", 6, {"proj_size": 3}),
         ],
         sweep=[
+            ("LSTM", 6, {"proj_size": 3}),
             ("LSTM", 40, {"num_layers": 2, "bidirectional": True, "batch_first": True}),
             ("LSTM", 6, {"bias": False}),
             ("GRU", 40, {"batch_first": True}),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tvm_ext
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.shapes import ModelNotice
@@ -44,7 +45,7 @@ def exported(module: Any, path: Path, *args: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("nested", some_of([True], sweep=[False]))
 def test_both_branches_give_the_numbers_of_torch(nested: bool, tmp_path: Path) -> None:
     net = Decided(nested=nested)
     path = exported(net, tmp_path / "decided.pt2")

@@ -94,7 +94,7 @@ CASES = {
 }
 
 
-ALWAYS = ("magnitudes", "vectors", "a vector")
+ALWAYS = ("magnitudes", "a vector")
 
 
 @pytest.mark.parametrize("name", some_of(ALWAYS, sweep=[name for name in CASES if name not in ALWAYS]))
