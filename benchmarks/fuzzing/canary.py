@@ -100,9 +100,10 @@ def _is_for_writing(flags: object) -> bool:
 
 
 def watch(policy: Policy) -> None:
-    """Watch this process and what it starts until it ends; temporary files go to the policy's folder from now on."""
+    """Watch this process and what it starts until it ends; temporary and kept files go to the policy's folder."""
     tempfile.tempdir = str(policy.folder)
     os.environ["TMPDIR"] = str(policy.folder)
+    os.environ["TVM_EXT_CACHE"] = str(policy.folder / "cache")
 
     def judge(call: Call) -> None:
         _say(policy.alarm(call))
