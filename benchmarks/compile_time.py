@@ -7,8 +7,8 @@ Each network compiles in a process of its own, without verification: model file 
 host. Seconds are of CPU: those by the clock say nothing on a busy machine, where those of CPU are upper bounds. The
 peak is of the largest process, Python or C compiler. A chain of inverted bottlenecks with 10, 20, 40 and 80 blocks
 shows how time grows with layers; mobilenet_v2_100_224 must take under 30 s and 2 GB. --large
-compiles other networks instead, for the Cortex-M4: chains, split branches and unrolled recurrent cells of 50 to 5,000
-operators.
+compiles larger networks for the Cortex-M4 instead, of 50 to 5,000 operators: chains, branches, and unrolled recurrent
+cells.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def built(platform: Platform, folder: Path) -> tuple[Package, Package]:
 
 
 def alone(platform: Platform, name: str) -> Platform:
-    """One core of a platform as a platform of its own."""
+    """Return a platform with only one core of the given platform."""
     core = platform.processor_named(name)
     links = tuple(link for link in platform.links if name in (link.source, link.target))
     toolchain = replace(platform.toolchain, flags=("-mthumb", *core.flags))

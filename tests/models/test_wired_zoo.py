@@ -80,4 +80,4 @@ def test_arenas_are_as_small_as_the_most_that_is_alive(name: str, tmp_path: Path
     compiled = compile_module(module, Platform.load("host"), BuildOptions())
     (arena,) = compiled.plan.arenas
     assert arena.proved and arena.num_bytes <= (compiled.schedule_peak_bytes or 0)
-    assert 0 <= arena.num_bytes - arena.lower_bound_bytes < arena.alignment_bytes
+    assert arena.num_bytes == -(-arena.lower_bound_bytes // arena.alignment_bytes) * arena.alignment_bytes

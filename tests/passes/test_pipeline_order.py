@@ -50,10 +50,8 @@ def test_shared_models_become_one_region(shared_models: Path, name: str) -> None
     (region,) = [f for _, f in outlined.functions_items() if f.attrs and f.attrs.get("Codegen") == CODEGEN]
     before = [b.var.name for b in bindings(converted["main"])]
     after = [b.var.name for b in bindings(region) if not isinstance(b.value, relax.Function)]
-    assert after == [name for name in before if name in after]
-    assert all(name.startswith("reshape") for name in before if name not in after), (
-        "CancelMoves joins reshapes in a row"
-    )
+    joined = ["reshape_1"] if name.startswith("kws") else []  # it and reshape_1.nhwc become one reshape
+    assert after == [var for var in before if var not in joined]
     if name.endswith("int8"):
         # The model's own ends are float; between them only integers.
         types = [str(b.var.ty.dtype) for b in bindings(converted["main"])]

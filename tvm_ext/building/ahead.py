@@ -1,4 +1,4 @@
-"""Compile the C of a model as soon as it is known, while the reference runtime computes the outputs to compare with.
+"""Start the C compilers while the reference runtime still computes the expected outputs.
 
 The objects are kept by their content (`core/kept_objects.py`). The build compiles the same files again in the package's
 folder, and takes these objects or waits for them.

@@ -122,7 +122,7 @@ def library_objects(folder: Path, compiled: Compiled, options: BuildOptions, obj
 
 
 def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
-    """Compile a package's sources to a static library and, for a platform with a board, an ELF of the self-test.
+    """Compile a package to a static library and, if the platform has a board, link the self-test firmware.
 
     objects_dir: folder for object files. Raises MissingTool, BuildFailed.
     """
