@@ -119,7 +119,7 @@ def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], to
     for link in bundle.links:
         if link.source.model != source.model or vector.outputs is None:
             continue
-        elements = link.mapping.reference(np.asarray(vector.outputs[link.port.source]).reshape(-1))
+        elements = link.reference(vector.outputs[link.port.source])
         is_float = elements.dtype.kind == "f" and elements.dtype.itemsize > 2
         largest = float(np.abs(elements[np.isfinite(elements)]).max(initial=0)) if is_float else 0.0
         links.append(

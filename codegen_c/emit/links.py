@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+
+import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, float_literal, literal, loop
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.mapping import Mapping
+from codegen_c.program.mapping import Element, Mapping
+from codegen_c.program.resample import Resample, index_type
 from tvm_ext.core.platform import STATE_MEMORY
 
 _LINE_LENGTH = 100
@@ -32,6 +36,7 @@ class LinkedTensor:
 class ModelLink:
     """An output of one model that becomes an input or a state of another model, or of the same model's next run.
 
+    mapping: of an element; resample: between two resolutions, ahead of the mapping.
     is_static: True if only `<bundle>_links.c` calls the link's function. compiled_as: processor for whose code the
     function is compiled; empty for the platform's first. runs_elsewhere: True if other processors than the first run
     the source or parts of it. waits_for: processor that must be idle while the link copies, outside of rounds.
@@ -44,6 +49,7 @@ class ModelLink:
     target: Interface
     tensor: LinkedTensor
     mapping: Mapping
+    resample: Resample | None = None
     is_static: bool = True
     compiled_as: str = ""
     runs_elsewhere: bool = False
@@ -62,7 +68,25 @@ class ModelLink:
     @property
     def description(self) -> str:
         ends = f"{self.source.model}.{self.port.source} -> {self.target.model}.{self.tensor.name}"
-        return comment(f"{ends}: {self.mapping.source} to {self.mapping.target}, by {self.mapping.kind}")
+        kind = f"resampling and {self.mapping.kind}" if self.resample else self.mapping.kind
+        return comment(f"{ends}: {self.element_of_source} to {self.mapping.target}, by {kind}")
+
+    @property
+    def element_of_source(self) -> Element:
+        """Type of the output's elements."""
+        return Element(dtype=self.port.dtype, quantization=self.port.quantization)
+
+    @property
+    def constant_bytes(self) -> int:
+        """Size of the link's tables."""
+        return self.mapping.constant_bytes + (self.resample.constant_bytes if self.resample else 0)
+
+    def reference(self, output: np.ndarray) -> np.ndarray:
+        """Return the target's elements for an output of the source, bit for bit as the C computes them."""
+        elements = np.ascontiguousarray(output).reshape(-1)
+        if self.resample is not None:
+            elements = self.resample.reference(elements, _zero_point(self.port))
+        return self.mapping.reference(elements)
 
 
 def run_symbol(bundle: str, model: str) -> str:
@@ -141,41 +165,121 @@ def copied(link: ModelLink) -> list[str]:
 
 def _function(link: ModelLink) -> str:
     mapping = link.mapping
-    kind, target = C_TYPES[mapping.source.dtype], C_TYPES[mapping.target.dtype]
+    kind, target = C_TYPES[link.port.dtype], C_TYPES[mapping.target.dtype]
     count = link.tensor.num_elements
     lines = [
         f"const {kind} *const source = {link.source.accessor(link.port)}();",
         f"{target} *const target = {link.place};",
     ]
-    table = ""
-    if mapping.table is not None:
-        rows = filled(literal(mapping.table), _LINE_LENGTH)
-        table = f"static const {target} {link.symbol}_elements[256] = {{\n{block(rows)}\n}};\n\n"
-    if mapping.kind == "copy":
+    tables = _tables(link)
+    if link.resample is not None:
+        lines += _resampled(link, link.resample)
+    elif mapping.kind == "copy":
         lines.append(f"(void)memcpy(target, source, {count}u * sizeof *target);")
     else:
-        lines += loop("i", count, _element(link))
+        lines += loop("i", count, _element(link, "source[i]", "target[i]"))
     linkage = "static " if link.is_static else ""
-    return f"{table}/* {link.description}. */\n{linkage}void {link.symbol}(void)\n{{\n{block(lines)}\n}}\n"
+    return f"{tables}/* {link.description}. */\n{linkage}void {link.symbol}(void)\n{{\n{block(lines)}\n}}\n"
 
 
-def _element(link: ModelLink) -> list[str]:
-    """Return the lines that map element i."""
+def _tables(link: ModelLink) -> str:
+    tables = [(f"{C_TYPES[link.mapping.target.dtype]} {link.symbol}_elements", link.mapping.table)]
+    for axis in link.resample.axes if link.resample else ():
+        tables.append(
+            (f"{C_TYPES[index_type(axis)]} {link.symbol}_first_{axis.axis}", axis.first.astype(index_type(axis)))
+        )
+        tables.append((f"float {link.symbol}_parts_{axis.axis}", axis.parts))
+    texts = [
+        f"static const {name}[{values.size}] = {{\n{block(filled(literal(values), _LINE_LENGTH))}\n}};\n\n"
+        for name, values in tables
+        if values is not None
+    ]
+    return "".join(texts)
+
+
+def _resampled(link: ModelLink, resample: Resample) -> list[str]:
+    """Return the loops over the target's elements: over resampled axes, and those before, between, behind."""
+    place: list[str] = []
+    loops: list[tuple[str, int]] = []
+    begin = 0
+    for axis in resample.axes:
+        name, stride = f"i{axis.axis}", prod(resample.shape[axis.axis + 1 :])
+        if (before := prod(resample.shape[begin : axis.axis])) > 1:
+            loops.append((f"before_{name}", before))
+            place.append(f"before_{name} * {axis.size * stride}")
+        loops.append((name, axis.first.size))
+        place.append(f"{link.symbol}_first_{axis.axis}[{name}]{f' * {stride}' if stride > 1 else ''}")
+        begin = axis.axis + 1
+    if (behind := prod(resample.shape[begin:])) > 1:
+        loops.append(("i", behind))
+        place.append("i")
+    value = "between" if resample.interpolates else "source[at]"
+    lines = [f"const int32_t at = (int32_t)({' + '.join(place)});", *_between(link, resample)]
+    lines += [*_element(link, value, "*to"), "++to;"]
+    for name, count in reversed(loops):
+        lines = loop(name, count, lines)
+    return [f"{C_TYPES[link.mapping.target.dtype]} *to = target;", *lines]
+
+
+def _between(link: ModelLink, resample: Resample) -> list[str]:
+    """Return the lines that interpolate: along the last axis, then along the one before. Nothing for whole elements."""
+    axes = [
+        (f"{link.symbol}_parts_{axis.axis}[i{axis.axis}]", prod(resample.shape[axis.axis + 1 :]))
+        for axis in resample.axes
+        if axis.parts is not None
+    ]
+    if not axes:
+        return []
+    (part, stride) = axes[-1]
+    if len(axes) == 1:
+        return [*_pair(link, "", 0, stride), f"const float between = one + (other - one) * {part};"]
+    (part_above, above) = axes[0]
+    return [
+        *_pair(link, "upper_", 0, stride),
+        *_pair(link, "lower_", above, stride),
+        f"const float upper = upper_one + (upper_other - upper_one) * {part};",
+        f"const float lower = lower_one + (lower_other - lower_one) * {part};",
+        f"const float between = upper + (lower - upper) * {part_above};",
+    ]
+
+
+def _pair(link: ModelLink, prefix: str, begin: int, stride: int) -> list[str]:
+    """Return the lines that read two neighbors as float, without the zero point."""
+    zero_point = _zero_point(link.port)
+    lines: list[str] = []
+    for name, place in (("one", begin), ("other", begin + stride)):
+        read = f"source[at + {place}]" if place else "source[at]"
+        value = read if link.port.dtype == "float32" else f"(float)((int32_t){read} - {_signed(zero_point)})"
+        lines.append(f"const float {prefix}{name} = {value};")
+    return lines
+
+
+def _zero_point(port: Port) -> int:
+    return port.quantization.zero_point if port.quantization else 0
+
+
+def _element(link: ModelLink, source: str, target: str) -> list[str]:
+    """Return the lines that map an element. source, target: C expressions."""
     mapping = link.mapping
     factor, offset = float_literal(mapping.factor), float_literal(mapping.offset)
-    if mapping.kind == "table":
-        return [f"target[i] = {link.symbol}_elements[(uint8_t)source[i]];"]
-    if mapping.kind == "dequantize":
-        return [f"target[i] = {factor} * (float)((int32_t)source[i] - {_signed(mapping.zero_point)}) + {offset};"]
-    if mapping.kind == "scale":
-        return [f"target[i] = {factor} * source[i] + {offset};"]
-    least, most = ("-128", "127") if mapping.target.dtype == "int8" else ("0", "255")
-    kind = C_TYPES[mapping.target.dtype]
-    return [
-        f"const float value = {factor} * source[i] + {offset};",
-        f"const float limited = value < {most}.0f ? value : {most}.0f; /* NaN becomes the least value */",
-        f"target[i] = ({kind})(value > {least}.0f ? (int32_t)rintf(limited) : {least});",
-    ]
+    match mapping.kind:
+        case "copy":
+            return [f"{target} = {source};"]
+        case "table":
+            return [f"{target} = {link.symbol}_elements[(uint8_t){source}];"]
+        case "dequantize":
+            zero_point = _signed(mapping.zero_point)
+            return [f"{target} = {factor} * (float)((int32_t){source} - {zero_point}) + {offset};"]
+        case "scale":
+            return [f"{target} = {factor} * {source} + {offset};"]
+        case "quantize":
+            least, most = ("-128", "127") if mapping.target.dtype == "int8" else ("0", "255")
+            kind = C_TYPES[mapping.target.dtype]
+            return [
+                f"const float value = {factor} * {source} + {offset};",
+                f"const float limited = value < {most}.0f ? value : {most}.0f; /* NaN becomes the least value */",
+                f"{target} = ({kind})(value > {least}.0f ? (int32_t)rintf(limited) : {least});",
+            ]
 
 
 def _signed(number: int) -> str:

@@ -65,8 +65,16 @@ class Mapping:
         return whole.astype(self.target.dtype)
 
 
-def mapping_of(source: Element, target: Element, scale: float, shift: float) -> Mapping | str:
-    """Return the mapping real(target) = scale * real(source) + shift, or the reason why there is none."""
+def mapping_of(source: Element, target: Element, scale: float, shift: float, *, between: bool = False) -> Mapping | str:
+    """Return the mapping real(target) = scale * real(source) + shift, or the reason why there is none.
+
+    between: True if values between elements are mapped, which are float32, without the zero point of the source.
+    """
+    if between:
+        if _form(source) is None:
+            return f"{source} has no real values to interpolate; resize = 'nearest' copies elements"
+        step = source.quantization.scale if source.quantization else 1.0
+        source, scale = Element(dtype="float32"), scale * step
     if source == target and (scale, shift) == (1.0, 0.0):
         return Mapping(kind="copy", source=source, target=target)
     ends = [_form(source), _form(target)]

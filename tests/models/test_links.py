@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from onnx import TensorProto
 import tvm_ext
 from codegen_c.operators.kinds import Quantization
 from codegen_c.program.mapping import Element, Mapping, mapping_of
+from codegen_c.program.resample import Resample, Resizing, resample_of
 from tests.support import state_models
 from tests.support.bundles import written
 from tests.support.onnx_models import NODE, model_of
@@ -160,6 +162,7 @@ REFUSED = [
     ),
     ({"source": "sensor.m", "target": "network.gain"}, r"int32 has no real values to scale"),
     ({"source": "sensor.m", "target": "network.count", "scale": 2}, r"only equal types can be copied, with scale 1"),
+    ({"source": "sensor.y", "target": "network.gain", "resize": "cubic"}, r"links\[0\]\.resize"),
     ({"source": "sensor.y", "target": "network.count"}, r"sensor\.y cannot become network\.count: int32 has no real"),
 ]
 
@@ -175,16 +178,27 @@ def test_pairs_of_models_that_cannot_be_linked(tmp_path: Path) -> None:
     gain = LINKS[0]
     ring = {"file": "frames.onnx", "states": {"before": "before.next"}}
     frames = state_models.frames(channels=2)
-    wide = model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 2, 4, 1)}, ["y"])
+    both = [NODE("Relu", ["x"], ["y"]), NODE("Cast", ["x"], ["n"], to=INT32)]
+    wide = model_of(both, {"x": (1, 2, 4, 1)}, [("y", TensorProto.FLOAT), ("n", INT32)])
+    far = model_of(both[:1], {"x": (1, 3, 5, 2)}, ["y"])
+    counts = model_of([NODE("Add", ["x", "x"], ["y"])], {"x": ((1, 2, 8, 1), INT32)}, [("y", INT32)])
     most = state_models.frames(channels=2, then="ReduceMax")
-    models = {**MODELS, "frames": frames, "wide": wide, "most": most}
+    models = {**MODELS, "frames": frames, "wide": wide, "far": far, "counts": counts, "most": most}
     cases = [
         ([gain, {**LINKS[1], "target": "network.gain"}], {}, {}, r"'network\.gain' is another link's"),
         ([gain], {}, {"at_once": [["sensor", "network"]]}, r"sensor and network may run at once"),
         ([gain], {"sensor": {"file": "small.onnx", "options": {"io": "caller"}}}, {}, r"sensor has io = 'caller'"),
         ([gain], {"network": {"file": "large.onnx", "options": {"context": "caller"}}}, {}, r"context = 'caller'"),
         ([{"source": "wide.y", "target": "echo.x"}], {"wide": {"file": "wide.onnx"}}, {},
-         r"wide\.y has shape \[1, 2, 4, 1\] and echo\.x has shape \[1, 8\]"),
+         r"wide\.y has shape \[1, 2, 4, 1\] and echo\.x has shape \[1, 8\], but the link has no resize"),
+        ([{"source": "wide.y", "target": "echo.x", "resize": "linear"}], {"wide": {"file": "wide.onnx"}}, {},
+         r"only sizes of axes can be resampled, not 4 axes to 2"),
+        ([{"source": "wide.y", "target": "far.x", "resize": "linear"}],
+         {"wide": {"file": "wide.onnx"}, "far": {"file": "far.onnx"}}, {},
+         r"3 axes differ, and at most 2 can be resampled"),
+        ([{"source": "wide.n", "target": "counts.x", "resize": "linear"}],
+         {"wide": {"file": "wide.onnx"}, "counts": {"file": "counts.onnx"}}, {},
+         r"int32 has no real values to interpolate; resize = 'nearest'"),
         ([{"source": "wide.y", "target": "ring.before"}], {"wide": {"file": "wide.onnx"}, "ring": ring}, {},
          r"the state 'before' of ring is a ring of rows"),
         ([{"source": "wide.y", "target": "image.before"}],
@@ -195,6 +209,81 @@ def test_pairs_of_models_that_cannot_be_linked(tmp_path: Path) -> None:
         path = written(tmp_path, models, {**ENTRIES, **entries}, links=links, **keys)
         with pytest.raises(BadBundle, match=said):
             tvm_ext.bundle(path, "host", tmp_path / "package", verify=())
+
+
+def images() -> onnx.ModelProto:
+    """x float32[1, 2, 5, 3] -> y float32, q int8 of scale 1/16 and zero point 3, m int32."""
+    nodes = [
+        NODE("Sigmoid", ["x"], ["y"]),
+        NODE("QuantizeLinear", ["y", "step", "zero"], ["q"]),
+        NODE("Cast", ["x"], ["m"], to=INT32),
+    ]
+    constants = {"step": np.float32(1 / 16), "zero": np.int8(3)}
+    ports = {"x": ((1, 2, 5, 3), TensorProto.FLOAT)}
+    return model_of(nodes, ports, [("y", TensorProto.FLOAT), ("q", INT8), ("m", INT32)], constants)
+
+
+RESIZED = [
+    ("y", "float", (1, 2, 9, 7), "linear", "copy"),
+    ("y", "float", (1, 2, 2, 3), "linear", "copy"),
+    ("q", "float", (1, 3, 5, 8), "linear", "scale"),
+    ("y", "codes", (1, 2, 5, 6), "linear", "quantize"),
+    ("q", "codes", (1, 2, 3, 2), "linear", "quantize"),
+    ("q", "codes", (1, 2, 10, 6), "nearest", "table"),
+    ("m", "whole", (1, 1, 5, 9), "nearest", "copy"),
+    ("y", "float", (1, 2, 1, 1), "linear", "copy"),
+    ("y", "float", (1, 2, 1, 1), "nearest", "copy"),
+]
+"""Output of `images`, kind of the target's input and its shape, resize, and the mapping of elements."""
+
+
+def shown() -> onnx.ModelProto:
+    """An input for each of RESIZED, of which each becomes an output."""
+    nodes, ports, outputs = [], {}, []
+    for index, (_, kind, shape, _, _) in enumerate(RESIZED):
+        x, y = f"x{index}", f"y{index}"
+        ports[x] = (shape, {"float": TensorProto.FLOAT, "codes": INT8, "whole": INT32}[kind])
+        outputs.append((y, INT32 if kind == "whole" else TensorProto.FLOAT))
+        match kind:
+            case "codes":
+                nodes.append(NODE("DequantizeLinear", [x, "step", "zero"], [y]))
+            case "whole":
+                nodes.append(NODE("Add", [x, x], [y]))
+            case _:
+                nodes.append(NODE("Relu", [x], [y]))
+    return model_of(nodes, ports, outputs, {"step": np.float32(0.02), "zero": np.int8(-9)})
+
+
+@pytest.fixture(scope="module")
+def resized(tmp_path_factory: pytest.TempPathFactory) -> BundlePackage:
+    folder = tmp_path_factory.mktemp("resized")
+    links = [
+        {"source": f"camera.{output}", "target": f"display.x{index}", "resize": resize}
+        for index, (output, _, _, resize, _) in enumerate(RESIZED)
+    ]
+    entries = {"camera": {"file": "images.onnx"}, "display": {"file": "shown.onnx"}}
+    path = written(folder, {"images": images(), "shown": shown()}, entries, links=links)
+    return tvm_ext.bundle(path, "cortex_m4", folder / "package")
+
+
+def test_links_resample(resized: BundlePackage) -> None:
+    """The build compares them with numpy, bit by bit, on the host and on the board."""
+    found = [(link["resize"], link["mapping"]) for link in resized.report["links"]]
+    assert found == [(resize, mapping) for *_, resize, mapping in RESIZED]
+    assert [link["constant_bytes"] for link in resized.report["links"]][:2] == [6 * (9 + 7), 6 * 2]
+
+
+@pytest.mark.parametrize("resize", ["nearest", "linear"])
+@pytest.mark.parametrize(("source", "target"), [((1, 5, 4, 3), (1, 9, 2, 3)), ((6, 1), (4, 3)), ((2, 8), (2, 64))])
+def test_resampling_is_onnx_resize(source: tuple[int, ...], target: tuple[int, ...], resize: Resizing) -> None:
+    values = np.random.default_rng(0).normal(size=source).astype(np.float32)
+    mode = {"mode": resize, "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_floor"}
+    node = NODE("Resize", ["x", "", "", "sizes"], ["y"], **mode)
+    model = model_of([node], {"x": source}, ["y"], {"sizes": np.array(target, np.int64)})
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": values})[0]
+    found = resample_of(source, target, resize)
+    assert isinstance(found, Resample)
+    np.testing.assert_allclose(found.reference(values).reshape(target), wanted, rtol=1e-5, atol=1e-6)
 
 
 @given(

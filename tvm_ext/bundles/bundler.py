@@ -25,7 +25,7 @@ from tvm_ext.building.build import targets_of
 from tvm_ext.building.selftest import SelfTest, selftest_of
 from tvm_ext.building.subject import Subject, make_subject
 from tvm_ext.bundles.compiled import Built, artifacts_of, compile_bundle, coverage_of, own_flags_of, write_texts
-from tvm_ext.bundles.links import links_of, variants_of, with_linked_inputs
+from tvm_ext.bundles.links import copy_cycles, links_of, variants_of, with_linked_inputs
 from tvm_ext.bundles.package import BundlePackage
 from tvm_ext.bundles.placement import BundlePlacement, options_for, place_models, platform_for
 from tvm_ext.bundles.rounds import groups_at_once, placed_links, placed_round, processors_report
@@ -84,7 +84,7 @@ def bundle(
     with told(progress) as progress, replaced_folder(folder) as new, at_once(jobs) as threads:
         modules = {model.name: _loaded(file, model, limits) for model in file.models}
         with stage(progress, "choosing processors"):
-            placement = place_models(file, platform, partial(_compiled, file, modules))
+            placement = place_models(file, platform, copy_cycles(file, modules), partial(_compiled, file, modules))
         subjects = [
             _subject(file, model, modules[model.name], platform, placement, bool(targets), progress)
             for model in file.models

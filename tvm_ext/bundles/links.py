@@ -16,7 +16,9 @@ from codegen_c.emit.rounds import serve_symbol
 from codegen_c.emit.sharing import Member
 from codegen_c.emit.variants import VariantGroup
 from codegen_c.program.mapping import Element, mapping_of
+from codegen_c.program.resample import Resample, resample_of
 from codegen_c.program.variants import Margins, Needs
+from relay_passes.dataflow import num_elements
 from tvm_ext.bundles.placement import platform_for
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.bundle_file import BundledLink, BundledModel, BundledVariants, BundleFile, VariantLimits
@@ -25,6 +27,11 @@ from tvm_ext.core.errors import BadBundle, NotReady
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.bundle_runner import HostBundle
 from tvm_ext.execution.samples import Sample
+
+_MAPPING_CYCLES = 6
+"""Cycles for each element that a link maps: a load, a multiplication, an addition, a store and the loop."""
+_INTERPOLATION_CYCLES = 32
+"""The same between four elements: their loads and conversions, three interpolations, and indices."""
 
 
 def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledModel) -> tvm.IRModule:
@@ -43,6 +50,19 @@ def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledMod
             )
         names += [tensor] if tensor in inputs and tensor not in states else []
     return LinkedInputs(inputs=tuple(names)).write(module) if names else module
+
+
+def copy_cycles(file: BundleFile, modules: Mapping[str, tvm.IRModule]) -> dict[str, int]:
+    """Return the estimated cycles for the links of each model. modules: the loaded modules by model."""
+    cycles: dict[str, int] = {}
+    for link in file.links:
+        (source, _), (model, tensor) = link.ends
+        sizes = {state.name: state.initial.size for state in KeptStates.read(modules[model]).states}
+        ports = zip(PortNames.read(modules[model]).inputs, modules[model]["main"].params, strict=False)
+        sizes |= {name: num_elements(var) for name, var in ports if name not in sizes}
+        each = _INTERPOLATION_CYCLES if link.resize == "linear" else _MAPPING_CYCLES
+        cycles[source] = cycles.get(source, 0) + each * sizes[tensor]
+    return cycles
 
 
 def links_of(file: BundleFile, members: Sequence[Member], modules: Sequence[tvm.IRModule]) -> list[ModelLink]:
@@ -74,18 +94,28 @@ def _link(
         outputs = ", ".join(port.source for port in source.interface.outputs)
         raise BadBundle(f"{where}.source = {link.source!r}: {one} has no such output; it has {outputs}.")
     found, element, shape = _target(target, tensor, state_shapes.get(link.target, ()), where)
-    if port.shape != shape:
-        raise BadBundle(
-            f"{where}: {link.source} has shape {list(port.shape)} and {link.target} has shape {list(shape)}, but the "
-            "shapes must be equal. Reshape in one of the models."
-        )
-    mapping = mapping_of(Element(dtype=port.dtype, quantization=port.quantization), element, link.scale, link.shift)
+    resample = _resample(link, port.shape, shape, where)
+    source_element = Element(dtype=port.dtype, quantization=port.quantization)
+    between = resample is not None and resample.interpolates
+    mapping = mapping_of(source_element, element, link.scale, link.shift, between=between)
     if isinstance(mapping, str):
         raise BadBundle(f"{where}: {link.source} cannot become {link.target}: {mapping}.")
     return ModelLink(
         number=number, bundle=bundle, source=source.interface, port=port, target=target.interface, tensor=found,
-        mapping=mapping,
+        mapping=mapping, resample=resample,
     )  # fmt: skip
+
+
+def _resample(link: BundledLink, source: Sequence[int], target: Sequence[int], where: str) -> Resample | None:
+    if tuple(source) == tuple(target):
+        return None
+    found = "the link has no resize" if link.resize is None else resample_of(source, target, link.resize)
+    if isinstance(found, str):
+        raise BadBundle(
+            f"{where}: {link.source} has shape {list(source)} and {link.target} has shape {list(target)}, but {found}. "
+            "Set resize to 'linear' or 'nearest' if one or two sizes differ; otherwise reshape in one of the models."
+        )
+    return found
 
 
 def _target(
@@ -134,7 +164,7 @@ def faults_of_links(folder: Path, common: Bundle, samples: Mapping[str, Sequence
 
 
 def _is_mapped(host: HostBundle, link: ModelLink, outputs: Mapping[str, np.ndarray]) -> bool:
-    wanted = link.mapping.reference(np.ascontiguousarray(outputs[link.port.source]).reshape(-1)).tobytes()
+    wanted = link.reference(outputs[link.port.source]).tobytes()
     if link.tensor.is_state:
         begin = link.tensor.offset
         return host.models[link.target.model].state()[begin : begin + len(wanted)] == wanted

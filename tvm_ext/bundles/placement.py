@@ -25,9 +25,6 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
 
 _NANOSECONDS = 1_000_000_000
-_LINK_CYCLES_PER_ELEMENT = 6
-"""Cycles for each element that a link maps: a load, a multiplication, an addition, a store and the loop."""
-
 Compile = Callable[[BundledModel, Platform, BuildOptions], Compiled]
 
 
@@ -49,15 +46,18 @@ class BundlePlacement:
     alone: int | None = None
 
 
-def place_models(file: BundleFile, platform: Platform, compile_model: Compile) -> BundlePlacement:
-    """Return the processors of all models of a bundle. compile_model: compiles a model for a platform and options.
+def place_models(
+    file: BundleFile, platform: Platform, copy_cycles: Mapping[str, int], compile_model: Compile
+) -> BundlePlacement:
+    """Return the processors of all models of a bundle.
 
+    copy_cycles: of the links of a model, by model. compile_model: compiles a model for a platform and options.
     Raises BadBundle for processors that cannot run a model, and what the compilation raises if it fails for all of the
     processors that a model may use.
     """
     choices = {model.name: choices_of(file, index, platform) for index, model in enumerate(file.models)}
     times = {
-        model.name: _times(file, model, choices[model.name], platform, compile_model)
+        model.name: _times(model, choices[model.name], platform, copy_cycles.get(model.name, 0), compile_model)
         for model in file.models
         if len(choices[model.name]) > 1
     }
@@ -67,7 +67,9 @@ def place_models(file: BundleFile, platform: Platform, compile_model: Compile) -
         return BundlePlacement(runs_on=runs_on, sequence=file.round, nanoseconds=times)
     for index, model in enumerate(file.models):
         if model.name in file.round and model.name not in times:
-            times[model.name] = _times(file, model, choices_of(file, index, platform), platform, compile_model)
+            times[model.name] = _times(
+                model, choices_of(file, index, platform), platform, copy_cycles.get(model.name, 0), compile_model
+            )
     return _RoundProblem(file, platform, times).solved(runs_on)
 
 
@@ -121,17 +123,16 @@ def options_for(model: BundledModel, runs_on: Sequence[str]) -> BuildOptions:
 
 
 def _times(
-    file: BundleFile,
     model: BundledModel,
     choices: Sequence[tuple[str, ...]],
     platform: Platform,
+    copies: int,
     compile_model: Compile,
 ) -> dict[tuple[str, ...], int]:
     """Return the predicted nanoseconds of a run for each choice of processors that the model can be compiled for.
 
-    The processor that calls a model also copies its linked outputs.
+    copies: cycles of the processor that calls the model, for its linked outputs.
     """
-    outputs = [output for (source, output), _ in (link.ends for link in file.links) if source == model.name]
     found: dict[tuple[str, ...], int] = {}
     known: dict[tuple[object, ...], Compiled] = {}
     refusal: TvmExtError | None = None
@@ -145,8 +146,6 @@ def _times(
             refusal = error
             continue
         compiled = known[key]
-        elements = {port.source: port.num_elements for port in compiled.interface.outputs}
-        copies = _LINK_CYCLES_PER_ELEMENT * sum(elements.get(output, 0) for output in outputs)
         if len(runs_on) == 1:
             found[runs_on] = _nanoseconds(predicted_cycles(compiled.program, time_model(seen)) + copies, core)
         elif compiled.parallel and compiled.placement and not compiled.program.states:

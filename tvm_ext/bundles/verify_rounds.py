@@ -91,7 +91,7 @@ def _one_after_the_other(
             continue
         outputs = found[name] or {}
         for link in (link for link in common.links if link.source.model == name):
-            value = link.mapping.reference(np.ascontiguousarray(outputs[link.port.source]).reshape(-1))
+            value = link.reference(outputs[link.port.source])
             if link.tensor.is_state:
                 _write_state(host.models[link.target.model], link, value)
             else:

@@ -119,13 +119,15 @@ class BundledModel(ModelTable):
 class BundledLink:
     """An output that becomes an input or a state: real(target) = scale * real(source) + shift, element by element.
 
-    source: `model.output`; target: `model.input` or `model.state`, by the models' own names.
+    source: `model.output`; target: `model.input` or `model.state`, by the models' own names. resize: how the source is
+    resampled where sizes of at most two axes differ.
     """
 
     source: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}\..+$", max_length=1000)]
     target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}\..+$", max_length=1000)]
     scale: Annotated[float, Field(strict=False, allow_inf_nan=False, gt=-1e30, lt=1e30)] = 1.0
     shift: Annotated[float, Field(strict=False, allow_inf_nan=False, gt=-1e30, lt=1e30)] = 0.0
+    resize: Literal["nearest", "linear"] | None = None
 
     @property
     def ends(self) -> tuple[tuple[str, str], tuple[str, str]]:

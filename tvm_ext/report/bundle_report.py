@@ -114,7 +114,8 @@ def make_bundle_report(
                 "target_is": "state" if link.tensor.is_state else "input",
                 "mapping": link.mapping.kind,
                 "elements": link.tensor.num_elements,
-                "constant_bytes": link.mapping.constant_bytes,
+                "resize": link.resample.name if link.resample else None,
+                "constant_bytes": link.constant_bytes,
             }
             for link in bundle.links
         ],
