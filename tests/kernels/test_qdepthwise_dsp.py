@@ -125,6 +125,27 @@ def test_two_rows_that_lie_apart_in_a_ring(stored: int, shift: int, leaves_one: 
     assert "TVM_EXT_DSP_DEFINE_STRIP3(" in code and ("if (count > done)" in code) == leaves_one
 
 
+def test_strips_begin_with_a_call_and_end_with_a_ring() -> None:
+    calls = depthwise_dsp.strips_of_calls(8, StoredRows(at_once=3, output=Kept(stored=5, shift=4)), 2)
+    assert [(one.begin, one.end, one.is_first) for one in calls] == [
+        (0, 1, True), (1, 3, False), (3, 5, True), (5, 6, False), (6, 8, True)
+    ]  # fmt: skip
+    whole = depthwise_dsp.strips_of_calls(5, StoredRows(), 2)
+    assert [(one.begin, one.end, one.is_first) for one in whole] == [(0, 2, True), (2, 4, False), (4, 5, False)]
+
+
+def test_calls_that_expand_rows_again_are_modelled() -> None:
+    """Each call expands all rows of its first strip, and a row without a second costs more than half of a pair."""
+    operator = tall(5, SAME, rows=12, columns=6, out=(12, 6), dtype="int8", scale=1.8)
+
+    def modelled(stored: StoredRows) -> int:
+        return depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, stored).instructions
+
+    assert modelled(StoredRows()) < modelled(StoredRows(at_once=4)) < modelled(StoredRows(at_once=2))
+    rings = [StoredRows(at_once=4, output=Kept(stored=rows)) for rows in (8, 6, 5)]
+    assert modelled(StoredRows(at_once=4)) == modelled(rings[0]) < modelled(rings[1]) < modelled(rings[2])
+
+
 def test_layers_for_size_share_one_function() -> None:
     smaller = replace(CORTEX_M4, optimize="size")
     code = depthwise_dsp.QDEPTHWISE.implement(STRIPS[0], smaller, StoredRows()).function.helpers

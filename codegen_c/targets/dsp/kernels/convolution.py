@@ -54,6 +54,8 @@ FEW = 12
 FEW_INSTRUCTIONS = 1.4
 FEW_RUN_INSTRUCTIONS = 8
 """Instructions of a run of adjacent elements that is expanded without loops."""
+RING_ROW_INSTRUCTIONS = 3
+"""Instructions of a kernel row of a pixel to find out if the input's ring buffer ends before it."""
 
 
 def is_ungrouped(operator: QConv2d, target: Target) -> bool:
@@ -173,6 +175,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
     row = FEW_RUN_INSTRUCTIONS if few else RUN_INSTRUCTIONS
     row += (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * operator.weight[0, 0].size
     one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
+    row += RING_ROW_INSTRUCTIONS if stored.input(0) and operator.window.kernel[0] > 1 else 0
     window = 12 + operator.window.kernel[0] * row + paired.offset_instructions
     last = left * (single.instructions + GATHER_INSTRUCTIONS * single.units) if single else 0
     return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last

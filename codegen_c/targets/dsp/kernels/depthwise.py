@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +30,15 @@ PLANES = 4
 COLUMNS = 2
 STRIP_ROWS = range(2, 9)
 STRIP_BYTES = 1024
+EXPAND_INSTRUCTIONS = 8
+"""Modelled instructions to expand an input row of four channels, besides its words."""
+WORD_INSTRUCTIONS, FEW_WORDS_INSTRUCTIONS, PADDING_INSTRUCTIONS = 16.7, 12.5, 5
+"""The same for a word of two columns in four planes: of many words or of few, which GCC unrolls, and of padding."""
+FEW_WORDS = 16
+KEEP_INSTRUCTIONS, KEEP_WORD_INSTRUCTIONS = 64, 5
+"""The same to move rows of four planes that the next strip needs."""
+STRIP_INSTRUCTIONS = 50
+"""The same of a channel in a strip, besides its rows and the loads of its weights."""
 STRIP_BLOCKS: tuple[Block, ...] = ((1,), (2,), (4,), (6,), (8,), (12,), (16,), (24,))
 
 
@@ -41,12 +51,14 @@ def strip_blocks(operator: QConv2d, target: Target) -> tuple[Block, ...]:
 class Plane:
     """Expanded input of one channel for a strip of output rows: `rows` by `words` pairs of columns.
 
+    spanned: input rows of one output row.
     kept: rows at the end that the next strip begins with.
     """
 
     strip: int
     rows: int
     words: int
+    spanned: int
     kept: int
 
     @classmethod
@@ -65,7 +77,9 @@ class Plane:
         fitting = [n for n in STRIP_ROWS if 4 * PLANES * rows(n) * words <= STRIP_BYTES]
         highest = block[0] if block else max(fitting, default=STRIP_ROWS.start)
         strip = min(highest, output[1], stored.at_once or output[1])
-        return cls(strip=strip, rows=rows(strip), words=words, kept=max(0, spanned - window.strides[0]))
+        return cls(
+            strip=strip, rows=rows(strip), words=words, spanned=spanned, kept=max(0, spanned - window.strides[0])
+        )
 
     @property
     def size(self) -> int:
@@ -521,7 +535,7 @@ def _instructions(
 ) -> int:
     """Return the modelled instructions: expanded planes, then products and results of two columns or one at a time."""
     batch, height, columns, channels = operator.output.shape
-    kernel_rows = operator.window.kernel[0]
+    kernel_rows, stride = operator.window.kernel[0], operator.window.strides[0]
 
     kept = kernel_rows * len(taps.words) <= WEIGHT_REGISTERS
 
@@ -532,13 +546,51 @@ def _instructions(
 
     pairs = columns // COLUMNS
     row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
-    row = strips.row_instructions() if strips else row
-    rows = plane.rows - plane.kept
-    again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # first rows again
-    expand = rows * (20 + 13 * plane.words) + plane.kept * again
+    in_strips = strips.row_instructions() if strips else row
     loads = len(taps.words) * kernel_rows * (5 if isinstance(operator, PackedQConv2d) else 1)
-    one = -(-channels // PLANES) * expand + channels * (34 + loads + plane.strip * row)
-    return batch * height * one // plane.strip
+    moved = KEEP_INSTRUCTIONS + KEEP_WORD_INSTRUCTIONS * plane.kept * plane.words if plane.kept else 0
+    expanded = own = 0.0
+    for strip in strips_of_calls(height, stored, plane.strip):
+        first = strip.begin * stride - operator.window.padding[0] + (0 if strip.is_first else plane.kept)
+        last = (strip.end - 1) * stride - operator.window.padding[0] + plane.spanned
+        expanded += expanded_instructions(operator, plane, first, last) + (0 if strip.is_first else moved)
+        rows = strip.end - strip.begin
+        single = rows % 2 if strips and strips.by_pairs else 0
+        own += STRIP_INSTRUCTIONS + loads + (rows - single) * in_strips + single * row
+    return batch * int(-(-channels // PLANES) * expanded + channels * own)
+
+
+def expanded_instructions(operator: QConv2d, plane: Plane, first: int, last: int) -> float:
+    """Return the modelled instructions to expand input rows [first, last) of four channels, some of them padding."""
+    _, height, columns, _ = operator.inputs[0].shape
+    inside = min(plane.words, (columns + operator.window.padding[1] % 2 + 1) // COLUMNS)
+    word = FEW_WORDS_INSTRUCTIONS if plane.words <= FEW_WORDS else WORD_INSTRUCTIONS
+    rows = max(0, min(last, height) - max(first, 0))
+    padding = (last - first) * plane.words - rows * inside
+    return (last - first) * EXPAND_INSTRUCTIONS + rows * inside * word + padding * PADDING_INSTRUCTIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowStrip:
+    """Output rows [begin, end) that are computed together. is_first: its call has not expanded any rows before."""
+
+    begin: int
+    end: int
+    is_first: bool
+
+
+def strips_of_calls(height: int, stored: StoredRows, strip: int) -> Iterator[RowStrip]:
+    """Yield the strips of an image.
+
+    A call computes `at_once` rows. A strip has at most `strip` rows, and ends where a ring buffer of the output does.
+    """
+    at_once, kept = stored.at_once or height, stored.output
+    for begin in range(0, height, at_once):
+        row, end = begin, min(begin + at_once, height)
+        while row < end:
+            rows = min(strip, end - row, kept.stored - kept.slot(row) if kept else height)
+            yield RowStrip(begin=row, end=row + rows, is_first=row == begin)
+            row += rows
 
 
 def _expand_row() -> str:

@@ -137,9 +137,26 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer 
     return tvm_ext_dsp_expand(input, cell, padded, taps * channels);
 }
 
-/* Expands the window that begins with row `top` and column `left` of image n. */
+/* Returns the index of the first element of row y of a window, from the index `start` of its first row, `top`. The rows
+ * of a window are stored at once, so that a ring buffer ends at most once among them. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_window_row(const tvm_ext_image *image, int32_t start, int32_t top, int32_t y)
+{
+    const int32_t row = start + ((y - top) * tvm_ext_row_elements(image));
+    const int32_t end = image->is_ring ? image->ring_rows * tvm_ext_row_elements(image) : row + 1;
+    return row < end ? row : row - end;
+}
+
+/* Returns the index at which row `top` of image n begins. Rows above the image are counted back from its first row, so
+ * that the rows of a window follow each other. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_window_start(const tvm_ext_dsp_conv2d_layer *layer, int32_t n, int32_t top)
+{
+    const int32_t inside = layer->window.top > 0 && top < 0 ? 0 : top;
+    return tvm_ext_row(&layer->input, n, inside) - ((inside - top) * tvm_ext_row_elements(&layer->input));
+}
+
+/* Expands the window that begins with row `top` and column `left` of an image, whose row `top` begins at `start`. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
-                                              const uint8_t *input, int32_t n, int32_t top, int32_t left,
+                                              const uint8_t *input, int32_t start, int32_t top, int32_t left,
                                               uint8_t *padded)
 {
     const tvm_ext_window *const window = &layer->window;
@@ -151,7 +168,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *la
         if ((window->top > 0 || window->bottom > 0) && (y < 0 || y >= layer->input.rows)) {
             cell = tvm_ext_dsp_pad(&layer->input, cell, row_units);
         } else {
-            cell = tvm_ext_dsp_expand_taps(layer, cell, &input[tvm_ext_row(&layer->input, n, y)], left, padded);
+            const int32_t row = tvm_ext_dsp_window_row(&layer->input, start, top, y);
+            cell = tvm_ext_dsp_expand_taps(layer, cell, &input[row], left, padded);
         }
     }
 }
@@ -235,11 +253,12 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
             const int32_t top = (h * layer->window.row_stride) - layer->window.top;
+            const int32_t start = tvm_ext_dsp_window_start(layer, n, top);
             void *const row = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, n, h));
             for (int32_t w = 0; w < columns; ++w) {
                 const int32_t left = (w * layer->window.column_stride) - layer->window.left;
                 const bool is_last = w == columns - 1 && h == row_end - 1 && n == layer->output.images - 1;
-                tvm_ext_dsp_expand_window(layer, &cells[lane], (const uint8_t *)input, n, top, left, padded);
+                tvm_ext_dsp_expand_window(layer, &cells[lane], (const uint8_t *)input, start, top, left, padded);
                 pixels[lane] = (uint8_t *)tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 ++lane;
                 if (lane < TVM_EXT_DSP_PIXELS && !is_last) {
