@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.state_models import gate
-from tvm_ext import BuildOptions, Package
+from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.building.image import Image, places
 from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import (
@@ -56,7 +56,7 @@ def network(seed: int, *, channels: int = 4, function: str = "Relu") -> onnx.Mod
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def built(model: onnx.ModelProto, folder: Path, platform: str = "cortex_m4", **options: object) -> Package:
+def built(model: onnx.ModelProto, folder: Path, platform: Platform | str = "cortex_m4", **options: object) -> Package:
     folder.mkdir(exist_ok=True)
     module = tvm_ext.load(saved(model, folder, "net"))
     return tvm_ext.build(module, platform, folder / "package", BuildOptions(**{**vars(IMAGE), **options}))
@@ -211,6 +211,14 @@ def test_functions_bound_to_addresses_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"the model calls sinf of the C library"):
         built(network(1, function="Sin"), tmp_path / "sin")
     built(network(1, function="Tanh"), tmp_path / "tanh")
+
+
+def test_a_first_core_with_flags_of_its_own(tmp_path: Path) -> None:
+    """Image and firmware are linked for the core: GCC finds no C library for two -mcpu."""
+    dual = Platform.load("dual_m33")
+    larger = replace(dual, processors=(dual.processors[1], dual.processors[0]))
+    package = built(network(1), tmp_path / "larger", larger, verify=("host",), processors=("cpu1",))
+    assert package.report["image"]["file"] == "net.img"
 
 
 def test_images_need_instances_and_a_board(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def make_image(folder: Path, compiled: Compiled, options: BuildOptions, built: P
     Raises UnsupportedModel for functions of libm that cannot be relocated, MissingTool, BuildFailed, DoesNotFit.
     """
     platform, model = compiled.platform, compiled.interface.model
-    toolchain, own = platform.toolchain, folder / FOLDER
+    toolchain, own = platform.toolchain_of(platform.processor), folder / FOLDER
     includes = [folder, own, folder / "board"]
     sources = [*library_sources(folder, model), own / "head.c", own / "tvm_ext_image_math.c"]
     objects = compile_objects(
@@ -145,7 +145,7 @@ def places(image: Image, platform: Platform) -> list[tuple[Memory, int]]:
 
 def _linked(objects: Sequence[Path], elf: Path, compiled: Compiled, *, script: Path) -> Path:
     """Link the image. Raises UnsupportedModel if functions of the C library in it are bound to addresses."""
-    toolchain = compiled.platform.toolchain
+    toolchain = compiled.platform.toolchain_of(compiled.platform.processor)
     try:
         return link_elf(objects, elf, toolchain, script=script, flags=LINK_FLAGS)
     except BuildFailed as error:

@@ -187,8 +187,13 @@ class Platform(PlatformTables):
         return self.processors[0]
 
     def flags_of(self, processor: Processor) -> tuple[str, ...]:
-        """Return the compiler flags for the C code of a processor, without those for speed or size."""
-        return (*self.toolchain.flags, *processor.flags)
+        """Return the compiler flags for the C code of a processor, without those for speed or size.
+
+        A machine flag with a value, such as -mcpu=cortex-m33, replaces the toolchain's flag of that name: GCC compiles
+        for the last one of two, but does not find the C library for them when it links.
+        """
+        own = {flag.partition("=")[0] for flag in processor.flags if flag.startswith("-m") and "=" in flag}
+        return (*(flag for flag in self.toolchain.flags if flag.partition("=")[0] not in own), *processor.flags)
 
     def core_of(self, processor: Processor) -> str:
         """Return the core for which a processor's C code is compiled, from -mcpu, or else the processor's isa."""
