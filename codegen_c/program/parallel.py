@@ -56,6 +56,11 @@ class StepList:
     processor: str
     entries: tuple[Entry, ...]
 
+    @property
+    def runs_steps(self) -> bool:
+        """True if the processor does more than send and await signals."""
+        return any(isinstance(entry, RunStep) for entry in self.entries)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ParallelProgram:

@@ -105,8 +105,12 @@ def placement_report(
     objective: Objective,
     grouping: Grouping,
     driving: Driving | None = None,
+    copies: int = 0,
 ) -> dict[str, Any]:
-    """Return the outcome for report.json. Cycles are those of the first processor's clock."""
+    """Return the outcome for report.json. Cycles are those of the first processor's clock.
+
+    copies: nanoseconds in which processors copy rows of each other, which the search does not know.
+    """
     problem, found = work.problem, chosen.found
     clock = costs[0].processor.clock_hz
     knows_power = all(cost.processor.watts > 0 for cost in costs)
@@ -133,11 +137,12 @@ def placement_report(
         "objective": objective,
         "grouping": grouping,
         "clock_hz": clock,
-        **figures(found.forms, found.sequence),
+        **_delayed(figures(found.forms, found.sequence), cycles(copies)),
+        "copy_cycles": cycles(copies),
         "bound": _bound(found, cycles),
         "gap": round(found.value / found.bound - 1, 6) if found.bound > 0 else None,
         "single_processor": {"name": chosen.alone_on, **figures(alone.forms, alone.sequence)} if alone else None,
-        "split_operators": sum((task, form) in work.parts for task, form in used),
+        "split_operators": sum(len(work.unit_of(task)) for task, form in used if (task, form) in work.parts),
         "processors": [
             {
                 "name": name,
@@ -164,6 +169,12 @@ def placement_report(
             for processor, name in enumerate(problem.names)
         ],
     }
+
+
+def _delayed(figures: dict[str, Any], cycles: int) -> dict[str, Any]:
+    """Return the outcome with cycles that every run, and every interval of a pipeline, takes in addition."""
+    more = {key: figures[key] + cycles for key in ("makespan_cycles", "interval_cycles") if figures[key] is not None}
+    return {**figures, **more}
 
 
 def _bound(found: ProcessorAssignment, cycles: Callable[[int], int]) -> dict[str, Any]:

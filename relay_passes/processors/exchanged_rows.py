@@ -11,6 +11,7 @@ this tensor while it computes, as a single core does:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tvm import relax
 
@@ -25,8 +26,19 @@ MOST_COPIED = 0.5
 """Most rows that are copied, relative to all rows. Beyond, one tensor for all cores takes about as few bytes."""
 SMALL = 4
 """Bytes that a step reads for each byte of a small result, such as that of a mean."""
-MOST_TIME = 0.02
-"""Most time that copies may take, relative to the slowest of the parts that compute or read the value."""
+MOST_TIME = 0.025
+"""Most time that all copies may take, relative to that of all steps that are cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangedRows:
+    """The windows of all values whose rows are copied.
+
+    nanoseconds: that copies take, on the core that copies most of each value.
+    """
+
+    windows: Windows = field(default_factory=dict[relax.Var, Mapping[int, Rows]])
+    nanoseconds: float = 0.0
 
 
 def exchanged_rows(
@@ -34,36 +46,33 @@ def exchanged_rows(
     split: Mapping[int, Sequence[RowPart]],
     homes: Mapping[int, int],
     nanoseconds_per_byte: float,
-) -> Windows:
+) -> ExchangedRows:
     """Return the values whose rows are copied.
 
     A core that runs all readers of a whole value copies the rows of the others, which may be half of them, if their
     results are small: otherwise most bytes are live in the readers, where copies save nothing. A value that is read
-    whole on several cores, or that is an output of the model, is joined instead.
+    whole on several cores, or that is an output of the model, is joined instead. The largest values come first, because
+    one of them decides the bytes of the arena; a value whose copies would exceed the time left for all is joined.
     split: the parts of each step that is cut. homes: the processor of each other step. nanoseconds_per_byte: of copies.
     """
     wanted, joined = _reads(operators, split, homes)
     graph = operators.graph()
-    found: dict[relax.Var, dict[int, Rows]] = {}
-    for index, parts in split.items():
-        computing, *views = operators.steps[index]
-        if views or computing.var in joined or parts[0].unit != "rows":
+    left = MOST_TIME * sum(max(part.nanoseconds for part in parts) for parts in split.values())
+    windows: dict[relax.Var, Mapping[int, Rows]] = {}
+    total = 0.0
+    written = {index: sum(graph.sizes[value] for value in graph.nodes[index].writes) for index in split}
+    for index in sorted(split, key=lambda index: (-written[index], index)):
+        parts, (computing, *views) = split[index], operators.steps[index]
+        if views or computing.var in joined or parts[0].unit != "rows" or parts[0].is_inner:
             continue
-        row_bytes = sum(graph.sizes[value] for value in graph.nodes[index].writes) / parts[-1].rows[1]
-        slowest = max(part.nanoseconds for part in (*parts, *_reading(operators, split, computing.var)))
-        most_rows = MOST_TIME * slowest / (row_bytes * nanoseconds_per_byte)
-        windows = _windows(parts, wanted.get(computing.var, []), most_rows)
-        if windows:
-            found[computing.var] = windows
-    return found
-
-
-def _reading(operators: OperatorGraph, split: Mapping[int, Sequence[RowPart]], value: relax.Var) -> list[RowPart]:
-    """Return the parts that read a value."""
-    return [
-        part for index, parts in split.items() for part in parts
-        if any(value.same_as(argument) for argument in operators.steps[index][0].value.args)
-    ]  # fmt: skip
+        found = _windows(parts, wanted.get(computing.var, []))
+        own = {part.processor: part.rows[1] - part.rows[0] for part in parts}
+        most_copied = max((end - begin - own[processor] for processor, (begin, end) in found.items()), default=0)
+        time = most_copied * written[index] / parts[-1].rows[1] * nanoseconds_per_byte
+        if found and total + time <= left:
+            windows[computing.var] = found
+            total += time
+    return ExchangedRows(windows=windows, nanoseconds=total)
 
 
 def _reads(
@@ -92,7 +101,7 @@ def _reads(
     return wanted, joined
 
 
-def _windows(parts: Sequence[RowPart], wanted: Sequence[tuple[int, Rows | None]], most_rows: float) -> dict[int, Rows]:
+def _windows(parts: Sequence[RowPart], wanted: Sequence[tuple[int, Rows | None]]) -> dict[int, Rows]:
     """Return the rows that each processor keeps together beyond its part; none where too many would be copied."""
     if len({rows is None for _, rows in wanted}) > 1:  # another core would keep its rows beside the copy
         return {}
@@ -104,6 +113,6 @@ def _windows(parts: Sequence[RowPart], wanted: Sequence[tuple[int, Rows | None]]
         (first, last), (begin, end) = hulls[processor], rows or (0, num_rows)
         hulls[processor] = min(first, begin), max(last, end)
     copied = sum(end - begin for begin, end in hulls.values()) - num_rows
-    if copied > min(most_rows, MOST_COPIED * num_rows) or sum(hull == (0, num_rows) for hull in hulls.values()) > 1:
+    if copied > MOST_COPIED * num_rows or sum(hull == (0, num_rows) for hull in hulls.values()) > 1:
         return {}
     return {processor: hull for processor, hull in hulls.items() if hull != own[processor]}

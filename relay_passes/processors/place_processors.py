@@ -8,9 +8,11 @@ Rewrite:
           b = c2(a); d = c3(a)                       c3 carries cpu1: both run at once
           e = c4(b, d)
     in an order that agrees with the per-core schedules. main carries the `ProcessorPlacement`, with the predictions.
+A sequence that runs row by row is cut as a whole: each processor runs a sequence for its own rows of the last result,
+and computes the rows of inner results that it needs for them, some of which the other processor computes too.
 Leaves alone: modules for a single processor; functions with anything but composites, or with a composite that no
-processor can run; sequences that run row by row, which stay on one processor; the computation of each composite: no
-bit of a result changes.
+processor can run; sequences that add up rows or whose inner results are read outside, which stay on one processor; the
+computation of each composite: no bit of a result changes.
 Never let TVM's EliminateCommonSubexpr run after this pass, because it may join what two processors compute.
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import tvm
 from tvm import relax
@@ -37,6 +40,7 @@ from tvm_ext.core.decisions.composites import (
     ModelTensor,
     OperatorProcessor,
     ProcessorPlacement,
+    RowSplit,
     SourceNodes,
     StorageLayout,
 )
@@ -46,6 +50,8 @@ from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.platform import Platform
 
 KIBIBYTE = 1024
+WHOLE = RowSplit()
+"""The split of a step that is in no sequence."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="PlaceProcessors")
@@ -86,7 +92,12 @@ class PlaceProcessors:
         module = mod.clone()
         names = ["", *(cost.processor.name for cost in self.costs[1:])]
         forms = chosen.found.forms
-        split = {work.unit_of(task)[0]: parts for (task, form), parts in work.parts.items() if forms[task] == form}
+        split = {
+            index: parts
+            for (task, form), chains in work.parts.items()
+            if forms[task] == form
+            for index, parts in zip(work.unit_of(task), zip(*chains, strict=True), strict=True)
+        }
         accelerators = driving.accelerators if driving else frozenset[int]()
         homes = {
             index: 0 if processor in accelerators else processor
@@ -96,16 +107,17 @@ class PlaceProcessors:
             for index in work.unit_of(task)
         }
         per_byte = self.costs[0].from_cycles(KIBIBYTE) / KIBIBYTE
-        windows = exchanged_rows(operators, split, homes, per_byte)
-        writer = PlacementWriter(module, operators, names, split, windows, accelerators)
+        exchanged = exchanged_rows(operators, split, homes, per_byte)
+        writer = PlacementWriter(module, operators, names, split, exchanged.windows, accelerators)
         for task in chosen.found.sequence:
             form = forms[task]
             if (task, form) in work.parts:
-                writer.split(work.unit_of(task)[0])
+                writer.split(work.unit_of(task))
                 continue
             for index in work.unit_of(task):
                 writer.whole(index, work.problem.tasks[task].forms[form].parts[0].processor)
-        report = placement_report(work, chosen, self.costs, self.objective, self.grouping, driving)
+        copies = ceil(exchanged.nanoseconds)
+        report = placement_report(work, chosen, self.costs, self.objective, self.grouping, driving, copies)
         placed = ProcessorPlacement(report=report).write(SchedulePeak().write(writer.function()))
         return with_main(module, placed)
 
@@ -157,25 +169,51 @@ class PlacementWriter:
         self._join_all(computing.value, 0 if processor in self.accelerators else processor)
         self.main.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
 
-    def split(self, index: int) -> None:
-        """Write a step whose rows several processors compute."""
-        computing, *views = self.operators.steps[index]
-        for argument in computing.value.args:
-            self._exchange(argument)
-        pieces: list[_Piece] = []
-        for part in self.parts[index]:
-            arguments = [
-                self._rows(argument, wanted, part.processor)
-                for argument, wanted in zip(computing.value.args, part.reads, strict=True)
+    def split(self, unit: Sequence[int]) -> None:
+        """Write a step, or the steps of a sequence, whose rows several processors compute."""
+        for index in unit:
+            for argument in self.operators.steps[index][0].value.args:
+                self._exchange(argument)
+        last, *views = self.operators.steps[unit[-1]]
+        self.pieces[last.var] = [
+            self._chain(unit, [self.parts[index][number] for index in unit])
+            for number in range(len(self.parts[unit[-1]]))
+        ]
+        self.unjoined |= {binding.var: unit[-1] for binding in (last, *views)}
+
+    def _chain(self, unit: Sequence[int], chain: Sequence[RowPart]) -> _Piece:
+        """Write what one processor computes of some steps, and return the rows of the last result.
+
+        Rows of values from outside are cut first, because the steps of a sequence stay side by side.
+        """
+        computing = [self.operators.steps[index][0] for index in unit]
+        own = {binding.var for binding in computing}
+        arguments = [
+            [
+                None if argument in own else self._rows(argument, wanted, part.processor)
+                for argument, wanted in zip(binding.value.args, part.reads, strict=True)
+            ]
+            for binding, part in zip(computing, chain, strict=True)
+        ]
+        made: dict[relax.Var, _Piece] = {}
+        for binding, part, given in zip(computing, chain, arguments, strict=True):
+            passed = [
+                self._inner_rows(argument, wanted, made[argument], part) if known is None else known
+                for argument, wanted, known in zip(binding.value.args, part.reads, given, strict=True)
             ]
             function = OperatorProcessor(processor=self.names[part.processor]).write(part.function)
             function = ModelTensor().write(function)
             ending = f"{part.unit}_{part.rows[0]}_{part.rows[1]}"
-            call = self.main.call(f"{computing.value.op.name_hint}_{ending}", function, arguments, computing.value.span)
-            var = self.main.bind(f"{computing.var.name}.{ending}", call)
-            pieces.append(_Piece(rows=part.rows, var=var, processor=part.processor))
-        self.pieces[computing.var] = pieces
-        self.unjoined |= {binding.var: index for binding in (computing, *views)}
+            call = self.main.call(f"{binding.value.op.name_hint}_{ending}", function, passed, binding.value.span)
+            var = self.main.bind(f"{binding.var.name}.{ending}", call)
+            made[binding.var] = _Piece(rows=part.rows, var=var, processor=part.processor)
+        return made[computing[-1].var]
+
+    def _inner_rows(self, value: relax.Var, wanted: Rows | None, held: _Piece, part: RowPart) -> relax.Var:
+        """Return the rows of an inner result of a sequence that a part reads, copied row by row if it has more."""
+        if wanted is None or wanted == held.rows:
+            return held.var
+        return self._cut(value, wanted, held.var, held.rows[0], part.processor, RowSplit.read(part.function))
 
     def function(self) -> relax.Function:
         """Return the rewritten function, and remove composites that are no longer called from the module."""
@@ -216,10 +254,15 @@ class PlacementWriter:
         self.cut[value, wanted] = self._cut(value, wanted, source, begin, processor)
         return self.cut[value, wanted]
 
-    def _cut(self, value: relax.Var, wanted: Rows, source: relax.Var, begin: int, processor: int) -> relax.Var:
-        """Write a copy of some rows of a value, and return its variable. source: holds the rows from `begin` on."""
+    def _cut(
+        self, value: relax.Var, wanted: Rows, source: relax.Var, begin: int, processor: int, split: RowSplit = WHOLE
+    ) -> relax.Var:
+        """Write a copy of some rows of a value, and return its variable.
+
+        source: holds the rows from `begin` on. split: the sequence in which the rows are copied, if any.
+        """
         local = wanted[0] - begin, wanted[1] - begin
-        function = strip_composites.cutting(source, local, self.main.layout(value), ROW_AXIS)
+        function = split.write(strip_composites.cutting(source, local, self.main.layout(value), ROW_AXIS))
         function = OperatorProcessor(processor=self.names[processor]).write(function)
         call = self.main.call(f"cut_{identifier(value.name)}_{_ending(wanted)}", function, [source])
         return self.main.bind(f"{value.name}.{_ending(wanted)}", call)

@@ -16,7 +16,8 @@ from tvm import relax
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.dataflow import bindings, op_name, outputs
-from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
+from relay_passes.processors.row_parts import Chain, chain_time, cuttable, split_rows
+from relay_passes.processors.sequence_parts import cuttable_sequence
 from relay_passes.solvers.graph import live_bytes
 from relay_passes.solvers.processors.driven import Driving
 from relay_passes.solvers.processors.problem import (
@@ -41,13 +42,13 @@ LEAST_SIGNALS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedWork:
-    """units: steps of the operators that one task stands for, of a sequence run in rows say. parts: by task and form,
-    of layers cut into rows or channels. first: tasks before those of the units. together: tasks that one processor has
-    to run all of, uncut."""
+    """units: steps of the operators that one task stands for, of a sequence run in rows say. parts: by task and form, a
+    chain for each processor, of units cut into rows or channels. first: tasks before those of the units. together:
+    tasks that one processor has to run all of, uncut."""
 
     problem: ProcessorProblem
     units: tuple[tuple[int, ...], ...]
-    parts: Mapping[tuple[int, int], tuple[RowPart, ...]]
+    parts: Mapping[tuple[int, int], tuple[Chain, ...]]
     first: int
     together: tuple[frozenset[int], ...] = ()
 
@@ -72,7 +73,7 @@ def shared_work(
     units, routes = _units(operators), routes_of(costs, platform)
     live = _live_apart(operators) if tight_bytes is not None else []
     forms: list[list[TaskForm]] = []
-    parts: dict[tuple[int, int], tuple[RowPart, ...]] = {}
+    parts: dict[tuple[int, int], tuple[Chain, ...]] = {}
     first = 0 if objective == "throughput" else 1
     kept = kept_together(operators) if objective == "throughput" else []
     for number, unit in enumerate(units):
@@ -154,14 +155,15 @@ def _cuts(
     costs: Sequence[ProcessorCosts],
     whole: Mapping[int, int],
     routes: Mapping[tuple[int, int], Route],
-) -> list[tuple[RowPart, ...]]:
-    """Return a cut of a layer for each set of processors that can run it."""
+) -> list[tuple[Chain, ...]]:
+    """Return a cut of a layer, or of a sequence, for each set of processors that can run it."""
     composite = operators.composites[unit[0]]
     whole = {processor: time for processor, time in whole.items() if not costs[processor].is_offload}
-    if len(unit) > 1 or composite is None or RowSplit.read(composite).sequence or len(whole) < 2:
-        return []
     signal = max((route.signal_time for route in routes.values()), default=0)
-    layer = cuttable(composite, costs[0]) if min(whole.values()) >= LEAST_SIGNALS * signal else None
+    if composite is None or len(whole) < 2 or min(whole.values()) < LEAST_SIGNALS * signal:
+        return []
+    in_series = bool(RowSplit.read(composite).sequence)
+    layer = cuttable_sequence(operators, unit) if in_series else cuttable(composite, costs[0])
     if layer is None:
         return []
     sets = [chosen for count in range(2, len(whole) + 1) for chosen in combinations(sorted(whole), count)]
@@ -169,15 +171,15 @@ def _cuts(
     return [cut for cut in cuts if cut]
 
 
-def _form_of(cut: Sequence[RowPart]) -> TaskForm:
-    rows = cut[-1].rows[1]
+def _form_of(cut: Sequence[Chain]) -> TaskForm:
+    rows = cut[-1][-1].rows[1]
     return TaskForm(
         parts=tuple(
             FormPart(
-                processor=part.processor, time=part.nanoseconds,
-                share=max(1, WHOLE * (part.rows[1] - part.rows[0]) // rows),
+                processor=chain[-1].processor, time=chain_time(chain),
+                share=max(1, WHOLE * (chain[-1].rows[1] - chain[-1].rows[0]) // rows),
             )
-            for part in cut
+            for chain in cut
         )
     )  # fmt: skip
 

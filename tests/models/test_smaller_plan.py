@@ -14,7 +14,7 @@ from tvm_ext import BuildOptions
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.next_try import Offer, Tried, Try
-from tvm_ext.fitting.smaller_plan import MOST_TRIES, PlanCost, is_worth, may_shrink, smaller_tries
+from tvm_ext.fitting.smaller_plan import ALONE, MOST_TRIES, SHARED, PlanCost, is_worth, may_shrink, smaller_tries
 from tvm_ext.packages.package import Package
 from tvm_ext.verification.input_ranges import random_inputs
 
@@ -71,10 +71,11 @@ def test_a_user_who_says_more_gets_whole_layers(options: BuildOptions, convoluti
         assert len(compile_module(tvm_ext.load(convolutions), BOARD, options).attempts) == 1
 
 
-def test_several_processors_divide_whole_layers() -> None:
-    platform = Platform.load("dual_m33")
-    assert not may_shrink(BuildOptions(), platform)
-    assert may_shrink(BuildOptions(processors=(platform.processors[0].name,)), platform)
+def test_stages_and_accelerators_run_whole_layers() -> None:
+    two = Platform.load("dual_m33")
+    assert may_shrink(BuildOptions(), two) and not may_shrink(BuildOptions(placement_objective="throughput"), two)
+    assert may_shrink(BuildOptions(processors=("cpu0",), placement_objective="throughput"), two)
+    assert not may_shrink(BuildOptions(), Platform.load("cortex_m33_npu"))
 
 
 WHOLE = Tried(one=Try(method="whole"), arena_bytes=4000, instructions=1_024_000, fits=True)
@@ -85,9 +86,9 @@ def test_the_smallest_offers_that_cost_almost_nothing_are_tried() -> None:
         Offer(budget_bytes=b, arena_bytes=b, added_instructions=a) for b, a in ((3500, 0), (3000, 10), (2000, 1000))
     ]
     dear = Offer(budget_bytes=900, arena_bytes=900, added_instructions=1001)
-    assert [one.index for one in smaller_tries([*offers, dear], WHOLE)] == [2, 1]
+    assert [one.index for one in smaller_tries([*offers, dear], WHOLE, ALONE)] == [2, 1]
     many = [Offer(budget_bytes=b, arena_bytes=b) for b in range(1000, 1000 + 2 * MOST_TRIES)]
-    assert [one.index for one in smaller_tries(many, WHOLE)] == [*range(MOST_TRIES)]
+    assert [one.index for one in smaller_tries(many, WHOLE, ALONE)] == [*range(MOST_TRIES)]
 
 
 def test_a_plan_that_breaks_its_promise_is_not_taken() -> None:
@@ -95,3 +96,12 @@ def test_a_plan_that_breaks_its_promise_is_not_taken() -> None:
     assert is_worth(PlanCost(num_bytes=3000, cycles=1_025_000), whole)
     assert not is_worth(PlanCost(num_bytes=3001, cycles=1_000_000), whole)
     assert not is_worth(PlanCost(num_bytes=1000, cycles=1_025_001), whole)
+
+
+def test_several_cores_may_spend_more_to_save_less() -> None:
+    offers = [Offer(budget_bytes=b, arena_bytes=b, added_instructions=a) for b, a in ((3500, 32_000), (3000, 32_001))]
+    assert [one.index for one in smaller_tries(offers, WHOLE, SHARED)] == [0]
+    whole = PlanCost(num_bytes=4000, cycles=1_024_000, num_cores=2)
+    assert is_worth(PlanCost(num_bytes=3500, cycles=1_056_000, num_cores=2), whole)
+    assert not is_worth(PlanCost(num_bytes=3501, cycles=1_000_000, num_cores=2), whole)
+    assert not is_worth(PlanCost(num_bytes=1000, cycles=1_056_001, num_cores=2), whole)

@@ -21,7 +21,6 @@ from relay_passes.analysis.attention_heads import channels_of, computing_channel
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.dataflow import bindings, constant
-from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.processors.exchanged_rows import exchanged_rows
 from relay_passes.processors.row_parts import RowPart, Rows, cuttable, split_rows
 from tests.passes.modules import module_of
@@ -34,8 +33,7 @@ from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
 from tvm_ext import BuildOptions
 from tvm_ext.compilation.pipeline import compile_module
-from tvm_ext.compilation.stages import backend_of, before_order, order, sharing
-from tvm_ext.core.decisions.composites import OperatorProcessor, RowSplit
+from tvm_ext.compilation.stages import backend_of, before_order
 from tvm_ext.core.row_access import ColumnOperator
 from tvm_ext.core.time_model import TimeModel
 from tvm_ext.verification.input_ranges import random_inputs
@@ -88,7 +86,7 @@ def test_where_halos_are_copied(tmp_path: Path) -> None:
     def copied(*reads: Rows | None, processors: tuple[int, ...] = (0, 1), per_byte: float = 0.0) -> dict[int, Rows]:
         readers = [part(p, i, i + 1, rows) for i, (p, rows) in enumerate(zip(processors, reads, strict=True))]
         found = exchanged_rows(operators, {first: made, second: readers}, {}, per_byte or 1e-9)
-        return dict(found.get(_value(operators, first), {}))
+        return dict(found.windows.get(_value(operators, first), {}))
 
     assert copied((0, 9), (7, 16)) == {0: (0, 9), 1: (7, 16)}
     assert copied((0, 9), (7, 16), per_byte=1.0) == {}, "it takes too long"
@@ -100,7 +98,7 @@ def test_where_halos_are_copied(tmp_path: Path) -> None:
     assert copied((0, 9), (7, 16), processors=(0, 2)) == {}, "a core that computes none of it"
     for home in (0, 1):
         found = exchanged_rows(operators, {first: made}, {second: home}, 1e-9)
-        assert dict(found[_value(operators, first)]) == {home: (0, 16)}, "a core that runs the only reader"
+        assert dict(found.windows[_value(operators, first)]) == {home: (0, 16)}, "a core that runs the only reader"
 
 
 def _value(operators: OperatorGraph, step: int) -> relax.Var:
@@ -247,19 +245,3 @@ def test_a_part_of_padding_alone_is_no_choice(tmp_path: Path) -> None:
     assert layer is not None and layer.bands.num_columns == 86
     assert split_rows(layer, own, [(0, 100), (1, 100)]) is not None
     assert split_rows(layer, own, [(0, 1000), (1, 10)]) is None, "38 rows of the result read padding alone"
-
-
-def test_rows_in_series_stay_on_one_core(tmp_path: Path) -> None:
-    options = BuildOptions()
-    backend = backend_of(EQUAL, options)
-    before = tvm.transform.Sequential([*before_order(EQUAL, backend, options), *order(backend)])(
-        tvm_ext.load(two_convolutions(tmp_path))
-    )
-    split = SplitSequences(backend, None)(before)
-    after = tvm.transform.Sequential(sharing(EQUAL, options, backend))(split)
-    sequences: dict[str, set[str]] = {}
-    for binding in bindings(after["main"]):
-        composite = after[binding.value.op]
-        if label := RowSplit.read(composite).sequence:
-            sequences.setdefault(label, set()).add(OperatorProcessor.read(composite).processor)
-    assert sequences and all(len(found) == 1 for found in sequences.values())

@@ -83,7 +83,7 @@ def _with_smaller_plan(fitter: Fitter, platform: Platform, options: BuildOptions
         return found
     limits = {**options.limits_bytes(platform), platform.activations: options.limit_bytes(platform)}
     results = list(found.results)
-    for one in smaller_tries(fitter.offers(method), whole):
+    for one in smaller_tries(fitter.offers(method), whole, known.cost.terms):
         outcome = fitter.outcome((method, one), options, iter(()))
         results.append(outcome.within(one, limits, platform.activations))
         if outcome.rejected is not None:

@@ -28,22 +28,23 @@ from tvm_ext.fitting.smaller_plan import PlanCost
 class TryOutcome:
     """Outcome of a try: bytes of the arenas by memory, empty if the pass changed nothing, and predicted instructions.
 
-    cycles: predicted, of a run. is_held: True if all memories of the platform hold their arenas and weights. ports:
-    memories other than the default one that hold inputs or outputs. rejected: the validator's objection to the plan,
-    which then has no bytes.
+    cycles: predicted, of a run. num_cores: cores that run steps. is_held: True if all memories of the platform hold
+    their arenas and weights. ports: memories other than the default one that hold inputs or outputs. rejected: the
+    validator's objection to the plan, which then has no bytes.
     """
 
     num_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     instructions: int = 0
     cycles: float = 0.0
+    num_cores: int = 1
     is_held: bool = True
     ports: tuple[str, ...] = ()
     rejected: str | None = None
 
     @property
     def cost(self) -> PlanCost:
-        """Bytes in all RAMs, and predicted cycles."""
-        return PlanCost(num_bytes=sum(self.num_bytes.values()), cycles=self.cycles)
+        """Bytes in all RAMs, predicted cycles, and cores."""
+        return PlanCost(num_bytes=sum(self.num_bytes.values()), cycles=self.cycles, num_cores=self.num_cores)
 
     @classmethod
     def of(cls, compiled: Compiled | None) -> Self:
@@ -58,11 +59,10 @@ class TryOutcome:
             is_held = False
         else:
             is_held = True
-        time, added = time_model(platform), compiled.added_instructions
+        running = [steps for steps in compiled.parallel.lists if steps.runs_steps] if compiled.parallel else [None]
         return cls(
-            num_bytes=num_bytes, instructions=compiled.modelled_instructions,
-            cycles=predicted_cycles(compiled.program, time, added_instructions=added), is_held=is_held,
-            ports=ports_beside(compiled),
+            num_bytes=num_bytes, instructions=compiled.modelled_instructions, cycles=_cycles(compiled),
+            num_cores=len(running), is_held=is_held, ports=ports_beside(compiled),
         )  # fmt: skip
 
     def to_json(self) -> str:
@@ -100,6 +100,14 @@ def ports_beside(compiled: Compiled) -> tuple[str, ...]:
     return tuple(
         memory.name for memory in platform.memories if memory.name in found and memory.name != platform.activations
     )
+
+
+def _cycles(compiled: Compiled) -> float:
+    """Return the predicted cycles of a run: on several processors, from its begin to its end."""
+    time, added = time_model(compiled.platform), compiled.added_instructions
+    if compiled.parallel is None or compiled.placement is None:
+        return predicted_cycles(compiled.program, time, added_instructions=added)
+    return compiled.placement["makespan_cycles"] + time.compute_cycles("", added)
 
 
 T = TypeVar("T")
