@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 import tvm_ext
 from benchmarks.conformance.cases import Case
-from benchmarks.conformance.forked import forked_children
 from benchmarks.conformance.run_case import Outcome, judge, open_shapes, outcome_of, refusal
 from tvm_ext.assurance import assurance
 from tvm_ext.assurance.coverage import Coverage
@@ -31,7 +30,7 @@ def build_case(case: Case) -> Outcome:
 
     What the self-test covers is not counted: a figure of the report, which fails no build and takes half the time.
     """
-    with forked_children(), patch.object(assurance, "selftest_coverage", _not_counted):
+    with patch.object(assurance, "selftest_coverage", _not_counted):
         return outcome_of(case, _built, _refused)
 
 

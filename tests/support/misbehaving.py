@@ -8,9 +8,11 @@ import os
 import resource
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +165,42 @@ def thread_sum() -> int:
     for thread in threads:
         thread.join()
     return sum(found)
+
+
+def parent() -> int:
+    return os.getppid()
+
+
+def own_id() -> int:
+    return os.getpid()
+
+
+def descriptors() -> list[str]:
+    """What each open descriptor is, without numbers."""
+    found: list[str] = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor that lists the folder
+            found.append(os.readlink(f"/proc/self/fd/{name}").partition(":[")[0].partition("#")[0])
+    return found
+
+
+def working_folder() -> str:
+    return os.getcwd()
+
+
+def temporary_folder() -> str:
+    return tempfile.gettempdir()
+
+
+def variable(name: str) -> str:
+    return os.environ[name]
+
+
+def compute(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def limits() -> dict[str, int]:
+    return {"memory_bytes": resource.getrlimit(resource.RLIMIT_AS)[0]}

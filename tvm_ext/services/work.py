@@ -12,6 +12,11 @@ from tvm_ext.services.job import answer_with
 _KEPT = KeptInputs()
 
 
+def prepare() -> None:
+    """Import what all jobs need, before the first job."""
+    import_tvm_alone()
+
+
 def run(function: str, *inputs: bytes) -> bytes:
     """Run the function of a job and return the answer: the hash of this process's code, and the result."""
     module, _, name = function.rpartition(".")

@@ -22,11 +22,12 @@ from typing import Any, Self
 from tvm_ext.core import errors
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost, TvmExtError
 from tvm_ext.core.memory_exhausted import is_limited, message
-from tvm_ext.core.processes.confine import Rights, confined_module
+from tvm_ext.core.processes import child_main
+from tvm_ext.core.processes.confine import Rights
+from tvm_ext.core.processes.fork_server import Fork, Request
 from tvm_ext.core.processes.system import IS_LINUX, end_group, signal_name, warn_of_rights
 from tvm_ext.core.processes.wire import Value, read_value, write_value
 
-_MAIN = "tvm_ext.core.processes.child_main"
 _TAIL_LINES = 6
 _GRACE_S = 1.0
 
@@ -64,21 +65,25 @@ class Child:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         limit = self._limits
-        numbers = (limit.memory_bytes, limit.file_bytes, limit.open_files, os.getpid())
-        arguments = [module, *map(str, numbers)]
+        numbers = (limit.memory_bytes, limit.file_bytes, limit.open_files)
         self._temporary = None if trusted else tempfile.TemporaryDirectory(prefix="tvm_ext_")
+        rights = None
         if self._temporary:
-            if not IS_LINUX:
-                warn_of_rights()
             environment["TMPDIR"] = self._temporary.name
             given = (Path(self._temporary.name), *writes)
-            command = confined_module(Rights(writes=tuple(str(path.resolve()) for path in given)), _MAIN, arguments)
+            rights = Rights(writes=tuple(str(path.resolve()) for path in given))
+        self._process: Fork | subprocess.Popen[bytes]
+        if IS_LINUX:
+            request = Request(module=module, limits=numbers, rights=rights, environment=environment)
+            self._process = Fork(request, self._said)
         else:
-            command = [sys.executable, "-P", "-m", _MAIN, *arguments]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
+            if rights is not None:
+                warn_of_rights()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", child_main.__name__, module, *map(str, numbers), str(os.getpid())],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
 
     def call(self, function: str, *values: Value, ask: Callable[..., Value] | None = None) -> Value:
         """Return the function's result. `ask` answers requests of the function through a keyword parameter of that
@@ -107,10 +112,6 @@ class Child:
             return answer["value"]
         raise self._raised(function, answer)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def close(self) -> None:
         """End the process and everything that it started."""
         self.kill()
@@ -119,6 +120,8 @@ class Child:
                 if stream:
                     stream.close()
         self._process.wait()
+        if isinstance(self._process, Fork):
+            self._process.close()
         self._said.close()
         if self._temporary:
             self._temporary.cleanup()
@@ -145,7 +148,10 @@ class Child:
 
     def kill(self) -> None:
         """End the process at once, from any thread. A call that waits for it raises ChildLost."""
-        end_group(self._process)
+        if isinstance(self._process, Fork):
+            self._process.kill()
+        else:
+            end_group(self._process)
 
     def _raised(self, function: str, answer: dict[str, Any]) -> TvmExtError:
         """Return our error of that name, or ChildFailed for any other error."""
@@ -175,4 +181,4 @@ class Child:
         while (status := self._process.poll()) is None and time.monotonic() < end:
             time.sleep(0.01)
         self.kill()
-        return self._process.wait() if status is None else status
+        return self._process.wait() or 0 if status is None else status

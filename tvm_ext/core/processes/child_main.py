@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from functools import partial
+from types import ModuleType
 from typing import IO
 
 from tvm_ext.core.processes.system import die_with, limit_self
@@ -15,8 +16,12 @@ from tvm_ext.core.processes.wire import Value, read_value, write_value
 
 def main() -> None:
     """Read the arguments: module, bytes of memory, bytes of a file, number of open files, the parent's process id."""
-    module_name, *numbers = sys.argv[1:]
-    memory_bytes, file_bytes, open_files, parent = map(int, numbers)
+    module, *numbers = sys.argv[1:]
+    answer_requests(module, *map(int, numbers))
+
+
+def answer_requests(module_name: str, memory_bytes: int, file_bytes: int, open_files: int, parent: int) -> None:
+    """Limit this process, and run functions of a module until standard input ends."""
     source, sink = _private_pipes()
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives the same signal, and ends this process
@@ -28,13 +33,24 @@ def main() -> None:
         except EOFError:
             return
         try:
-            module = module or importlib.import_module(module_name)
+            module = module or prepared(module_name)
             asks = {"ask": partial(_ask, source, sink)} if request["asks"] else {}
             value = getattr(module, request["function"])(*request["values"], **asks)
             answer = {"kind": "result", "value": value}
         except Exception as error:
             answer = {"kind": "error", "class": type(error).__name__, "message": str(error)}
         write_value(sink, answer)
+
+
+def prepared(module_name: str) -> ModuleType:
+    """Import a module, and what its functions would import when first called: its function `prepare`, if any."""
+    module = importlib.import_module(module_name)
+    getattr(module, "prepare", _nothing)()
+    return module
+
+
+def _nothing() -> None:
+    """Prepare a module whose functions import nothing."""
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:

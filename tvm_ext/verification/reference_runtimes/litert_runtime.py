@@ -16,6 +16,11 @@ from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, input
 _WORD_BITS = 32
 
 
+def prepare() -> None:
+    """Import all that a run needs."""
+    import ai_edge_litert.interpreter  # noqa: F401
+
+
 def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
     other_mode: bool = False,

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the thread of its telemetry would start with the import
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 

@@ -25,6 +25,11 @@ _OFF = ("ADD_N", "CUMSUM", "DIV")
 """Operators whose 8-bit results differ from the rounded real results, for some scales by many steps."""
 
 
+def prepare() -> None:
+    """Import all that a run needs."""
+    import tflite_micro.python.tflite_micro.runtime  # noqa: F401
+
+
 def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
 ) -> dict[str, Any]:

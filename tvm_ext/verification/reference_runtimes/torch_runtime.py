@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,25 @@ import numpy as np
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.frontends.pytorch.import_program import open_program
+from tvm_ext.services.import_tvm import import_tvm_alone
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
 
 Array = np.ndarray
+
+_IMPORTED_LATER = ("torch.export.pt2_archive._package", "torch._functorch.aot_autograd")
+"""Modules that torch imports when it loads and decomposes a program, with sympy, in three seconds. Another release of
+torch may have other modules."""
+
+
+def prepare() -> None:
+    """Import all that a run needs."""
+    import_tvm_alone(with_torch=True)
+    from tvm_ext.frontends.pytorch.operators import register_operators
+
+    register_operators()
+    for name in _IMPORTED_LATER:
+        with suppress(ImportError):
+            import_module(name)
 
 
 def run_reference(
@@ -30,6 +47,8 @@ def run_reference(
 ) -> dict[str, Any]:
     """Return outputs and inner tensors by sample. Raises BadModel if the file has changed."""
     import torch  # pyright: ignore[reportMissingImports]
+
+    from tvm_ext.frontends.pytorch.import_program import open_program
 
     data = Path(path).read_bytes()
     if hashlib.sha256(data).hexdigest() != sha256:
