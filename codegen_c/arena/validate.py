@@ -65,7 +65,12 @@ def validate(program: Program, plan: MemoryPlan) -> None:
     for index, step in enumerate(program.steps):
         where = f"step {index} ({step.name})"
         if isinstance(step, RowSteps):
-            replay_sequence(program, plan, step, owners, numbers, where)
+
+            def arrive(wait: Wait, where: str = where) -> None:
+                for transfer in wait.transfers:
+                    flights.wait(transfer, numbers.get(transfer.target, NOBODY), where)
+
+            replay_sequence(program, plan, step, owners, numbers, where, arrive)
             continue
         for inner, order in _inner(step):
             inputs, outputs = _operands(inner)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.program.program import Program
-from codegen_c.program.steps import Call, KernelCall, RowSteps, Transfer, calls
+from codegen_c.program.steps import Call, KernelCall, RowSteps, Transfer, Wait, calls
 from codegen_c.program.tensors import KeptState, Tensor
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY
@@ -27,8 +27,12 @@ def replay_sequence(
     owners: Mapping[str, np.ndarray],
     numbers: Mapping[str, int],
     where: str,
+    arrive: Callable[[Wait], None],
 ) -> None:
-    """Raise PlanRejected if a call reads a row that its bytes do not hold, or overwrites a row that it still needs."""
+    """Raise PlanRejected if a call reads a row that its bytes do not hold, or overwrites a row that it still needs.
+
+    arrive: is called for each wait of the sequence, when the generated code waits.
+    """
     rings = {name: ring for name in _touched(step) if (ring := program.tensors[name].ring)}
     base = {name: FIRST_ROW_NUMBER - sum(r.rows for r in list(rings.values())[:i]) for i, name in enumerate(rings)}
 
@@ -80,7 +84,7 @@ def replay_sequence(
             held[:] = numbers[place.name]
 
     made = {call.outputs[0]: 0 for call in step.body}
-    for call, begin, end in ((step.body[turn.operator], turn.begin, turn.end) for turn in _turns(step.schedule, {})):
+    for call, begin, end in _replayed(step, arrive):
         if begin != made[call.outputs[0]]:
             raise PlanRejected(
                 f"{where}: {call.name} computes rows from {begin} on, but row {made[call.outputs[0]]} is next."
@@ -117,6 +121,15 @@ def _row_apart(tensor: Tensor, held: np.ndarray, rows: int, index: int, where: s
     apart = tensor.part.pitch * item
     strides = (apart * held.itemsize, held.itemsize)
     return as_strided(held[index * runs * apart :], (runs, run), strides)
+
+
+def _replayed(step: RowSteps, arrive: Callable[[Wait], None]) -> Iterator[tuple[KernelCall, int, int]]:
+    """Yield the calls with their rows in the order of the generated code, and call `arrive` for the waits between."""
+    for index, entry in enumerate(step.schedule):
+        for wait in step.waits.get(index, ()):
+            arrive(wait)
+        for turn in _turns((entry,), {}):
+            yield step.body[turn.operator], turn.begin, turn.end
 
 
 def _turns(schedule: Schedule, ahead: Mapping[int, int]) -> Iterator[RowCall]:

@@ -6,6 +6,7 @@ model the timing of memories.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,9 +16,10 @@ from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.operators.kinds import TensorType
 from codegen_c.program.extreme_runs import best_run, has_branches, instructions_of, macs_of, worst_run
 from codegen_c.program.program import Program
-from codegen_c.program.steps import Call, DriverWait, KernelCall, Step, Transfer, Wait, calls
+from codegen_c.program.steps import Call, DriverWait, KernelCall, RowSteps, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.row_sequence import in_turn
 from tvm_ext.core.time_model import CoreTimes, Event, KernelTime, TimeModel, finish_cycles
 
 
@@ -49,9 +51,7 @@ def predicted_cycles(
     """
 
     def cycles(steps: Iterable[Step]) -> float:
-        return finish_cycles(
-            event for step in steps for call in calls(step) for event in _events(program, call, time, only)
-        )
+        return finish_cycles(event for step in steps for event in _step_events(program, step, time, only))
 
     choose = best_run if best else worst_run
     run = choose(program, lambda step: cycles([step]))
@@ -107,7 +107,7 @@ def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
             program.platform_memory(program.tensors[step.target].memory),
         )
         return time.transfer_cycles(source, target, program.tensors[step.target].num_bytes)
-    return finish_cycles(event for call in calls(step) for event in _events(program, call, time, ""))
+    return finish_cycles(event for call in calls(step) for event in _call_events(program, call, time, ""))
 
 
 def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
@@ -122,7 +122,24 @@ def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
     return found
 
 
-def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterator[Event]:
+def _step_events(program: Program, step: Step, time: TimeModel, only: str) -> Iterator[Event]:
+    """Yield the events of a step: of its calls, or of a sequence's parts between the waits inside."""
+    if not isinstance(step, RowSteps) or not step.awaited:
+        for call in calls(step):
+            yield from _call_events(program, call, time, only)
+        return
+    cycles = [finish_cycles(_call_events(program, call, time, only)) for call in step.body]
+    num_rows = Counter[int]()
+    for turn in step.calls:
+        num_rows[turn.operator] += turn.end - turn.begin
+    for index, entry in enumerate(step.schedule):
+        for wait in step.waits.get(index, ()):
+            yield from _call_events(program, wait, time, only)
+        made = ((turn.operator, turn.end - turn.begin) for turn in in_turn((entry,)))
+        yield Event(kind="run", cycles=sum(cycles[operator] * rows / num_rows[operator] for operator, rows in made))
+
+
+def _call_events(program: Program, call: Call, time: TimeModel, only: str) -> Iterator[Event]:
     """Yield the events of a call on the timeline of its processor, its accelerator and the DMA."""
     if isinstance(call, DriverWait):
         driver = call.call.implementation.driver

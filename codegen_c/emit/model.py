@@ -233,9 +233,9 @@ def _under_way(step: Step, before: int | None) -> int | None:
     """
     if isinstance(step, Transfer) and step.number is not None:
         return step.number
-    if isinstance(step, Wait) and before is not None and before <= max(t.number or 0 for t in step.transfers):
-        return None
-    return before
+    waits = [wait for _, wait in step.awaited] if isinstance(step, RowSteps) else [step]
+    ended = [t.number or 0 for wait in waits if isinstance(wait, Wait) for t in wait.transfers]
+    return None if before is not None and ended and before <= max(ended) else before
 
 
 _BACKWARD = (
@@ -256,6 +256,7 @@ def _step(written: Calls, step: Step, columns: int = 4) -> list[str]:
         return sequence_lines(
             step,
             lambda call, rows: hooked(call, written.row_lines(call, step.name, rows), written.layers, written.model),
+            lambda wait: written.lines(wait, step.name),
         )
     return _timed(written, step, step.name)
 
@@ -287,16 +288,18 @@ class _Counter:
         return self.advances[operator] // self.step
 
 
-def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
+def sequence_lines(step: RowSteps, call_lines: CallLines, wait_lines: Callable[[Wait], Sequence[str]]) -> list[str]:
     """Return a block that computes all rows of a sequence's last kernel, and the rows of others that these need."""
     first, last, unit = step.body[0].name, step.body[-1].name, _unit(step)
     lines: list[str] = []
     said = ""
-    for is_loop, group in groupby(step.schedule, lambda entry: isinstance(entry, RowLoop)):
-        for entries in [[entry] for entry in group] if is_loop else [list(group)]:
-            described = _described(step, entries)
+    for is_loop, group in groupby(enumerate(step.schedule), lambda pair: isinstance(pair[1], RowLoop)):
+        for entries in [[pair] for pair in group] if is_loop else [list(group)]:
+            described = _described(step, [entry for _, entry in entries])
             lines += [f"/* {described} */"] if described != said else []
-            lines += _sequence_entries(step, entries, (), call_lines)
+            for index, entry in entries:
+                lines += [line for wait in step.waits.get(index, ()) for line in wait_lines(wait)]
+                lines += _sequence_entries(step, [entry], (), call_lines)
             said = described
     return [
         f"/* {len(step.body)} steps in series, {first} to {last}: each computes {unit} as late as the steps after it",

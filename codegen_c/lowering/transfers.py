@@ -62,8 +62,9 @@ def with_transfers(
     """Return the program with transfers as steps.
 
     prefetches: prefetches by step name. taken: names in use, to which new names are added. sequences: row sequence by
-    step name; no transfer is placed between the steps of a sequence. Transfers that start before the same step are in
-    the order in which they must end.
+    step name; no transfer starts between the steps of a sequence. The constants of a sequence's steps are awaited by
+    each step itself if one processor runs all steps, otherwise ahead of the sequence. Transfers that start before the
+    same step are in the order in which they must end.
     """
     if not moves and not prefetches:
         return program
@@ -76,7 +77,8 @@ def with_transfers(
         for move in moves
     ]  # fmt: skip
     program = with_layer_objects(program, prefetches, taken)
-    begins = _begins(program, sequences)
+    by_one = len({call.processor for call in program.kernel_calls()}) == 1
+    due = range(len(program.steps)) if by_one else _begins(program, sequences)
     tensors, steps = dict(program.tensors), list(program.steps)
     for index, step in enumerate(program.steps):
         if step.name in prefetches and isinstance(step, KernelCall):
@@ -94,7 +96,7 @@ def with_transfers(
                         source_is_constant=True,
                         number=_number(platform, program.constants[constant].memory, prefetch.memory),
                     ),
-                    start=max(0, index - prefetch.ahead), due=begins[index],
+                    start=max(0, index - prefetch.ahead), due=due[index],
                 )
                 for constant, copy in copies.items()
             ]  # fmt: skip

@@ -132,6 +132,7 @@ def with_phases(parallel: ParallelProgram, copies: Copies, count: int) -> Parall
 def _renamed(step: Step, names: Mapping[str, str]) -> Step:
     """Return the step with other tensors."""
     if isinstance(step, RowSteps):
+        assert not step.awaited, "a pipeline has no asynchronous transfers"
         return replace(step, body=tuple(_kernel_renamed(call, names) for call in step.body))
     if isinstance(step, Loop):
         return replace(step, body=tuple(_call_renamed(call, names) for call in step.body))

@@ -10,7 +10,7 @@ from itertools import groupby
 from codegen_c.kernels.contract import Implementation, Kept, Spatial, StoredRows
 from codegen_c.program.program import Program
 from codegen_c.program.share_functions import with_rings
-from codegen_c.program.steps import KernelCall, RowSteps, Step, reads
+from codegen_c.program.steps import KernelCall, RowSteps, Step, Wait, reads
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tvm_ext.core.decisions.composites import RowSplit
 from tvm_ext.core.row_access import RowAccess
@@ -31,17 +31,17 @@ def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
     steps: list[Step] = []
     tensors = dict(program.tensors)
     stored: dict[str, StoredRows] = {}
-    grouped = groupby(program.steps, lambda step: splits[step.name].sequence if step.name in splits else None)
-    for name, group in grouped:
-        run = list(group)
+    labels = _labels(program.steps, splits)
+    for name, group in groupby(zip(labels, program.steps, strict=True), lambda pair: pair[0]):
+        run = [step for _, step in group]
         if name is None or len(run) == 1:
             steps += run
             continue
         body = tuple(step for step in run if isinstance(step, KernelCall))
-        rows_per_call = [splits[step.name].rows_per_call for step in run]
+        rows_per_call = [splits[step.name].rows_per_call for step in body]
         kept = _rings(program, body, row_sequence(body, rows_per_call))
         tensors |= kept
-        step = in_series(name, body, rows_per_call)
+        step = replace(in_series(name, body, rows_per_call), awaited=_awaited(run))
         counts = [set[int]() for _ in body]
         for call in step.calls:
             counts[call.operator].add(call.end - call.begin)
@@ -56,6 +56,28 @@ def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
         for step in steps
     ]
     return replace(program, steps=tuple(folded), tensors=tensors)
+
+
+def _labels(steps: Sequence[Step], splits: Mapping[str, RowSplit]) -> list[str | None]:
+    """Return the sequence of each step, None for none. A wait between two steps of a sequence belongs to it."""
+    labels = [splits[step.name].sequence or None if step.name in splits else None for step in steps]
+    for index, step in enumerate(steps):
+        if isinstance(step, Wait) and index:
+            following = next(
+                (label for label, one in zip(labels[index:], steps[index:], strict=True) if not isinstance(one, Wait)),
+                None,
+            )
+            labels[index] = following if following == labels[index - 1] else None
+    return labels
+
+
+def _awaited(run: Sequence[Step]) -> tuple[tuple[int, Wait], ...]:
+    """Return the waits in a sequence, each with the number of kernels ahead of it."""
+    return tuple(
+        (sum(isinstance(other, KernelCall) for other in run[:index]), step)
+        for index, step in enumerate(run)
+        if isinstance(step, Wait)
+    )
 
 
 def in_series(name: str, body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> RowSteps:

@@ -9,7 +9,7 @@ from typing import cast
 from codegen_c.kernels.contract import ALL_STORED, Implementation, StoredRows
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.tensors import Tensor
-from tvm_ext.core.row_sequence import RowCall, Schedule, in_turn
+from tvm_ext.core.row_sequence import RowCall, RowLoop, Schedule, in_turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,16 +171,34 @@ class RowSteps(_Step):
 
     schedule: every call of the body's kernels, in the order of the generated C. Tensors that only the body touches may
     be ring buffers. All tensors that it touches are live during the whole step.
+    awaited: waits between the calls, each with the index in the body of the kernel that needs its transfers first.
     """
 
     name: str
     body: tuple[KernelCall, ...]
     schedule: Schedule
+    awaited: tuple[tuple[int, Wait], ...] = ()
 
     @cached_property
     def calls(self) -> tuple[RowCall, ...]:
         """The calls in the order in which they run."""
         return tuple(in_turn(self.schedule))
+
+    @cached_property
+    def waits(self) -> dict[int, tuple[Wait, ...]]:
+        """The waits, by the index of the entry of the schedule ahead of which they stand.
+
+        That entry is the first with a call of the kernel. In a loop the wait would be repeated.
+        """
+        found: dict[int, tuple[Wait, ...]] = {}
+        for operator, wait in self.awaited:
+            entry = next(index for index, one in enumerate(self.schedule) if _has_call_of(operator, one))
+            found[entry] = (*found.get(entry, ()), wait)
+        return found
+
+
+def _has_call_of(operator: int, entry: RowCall | RowLoop) -> bool:
+    return any(call.operator == operator for call in in_turn((entry,)))
 
 
 Call = KernelCall | Transfer | Wait | DriverWait

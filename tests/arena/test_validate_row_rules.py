@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from codegen_c.arena.validate import validate
+from codegen_c.costs.predict import predicted_cycles, step_cycles
 from codegen_c.kernels.contract import Spatial
 from codegen_c.program.program import Program
 from codegen_c.program.sequences import in_series
@@ -15,8 +16,10 @@ from codegen_c.program.steps import KernelCall, RowSteps, Transfer, Wait
 from codegen_c.program.tensors import Constant, Ring
 from tests.arena.planted import beside, placed, rejected
 from tests.arena.programs import call, program
+from tvm_ext.core.platform import Platform
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_sequence import RowCall, RowLoop
+from tvm_ext.core.time_model import TimeModel
 
 ROWS = 4
 SAME = RowAccess.same(ROWS)
@@ -204,3 +207,52 @@ def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
     assert "s1 reads w from w_copy, which was overwritten" in rejected(made, placed(plan, **wide))
     never = replace(made, steps=made.steps[2:])
     assert rejected(never, plan) == "step 0 (q): w is read from w_copy, but was never copied there."
+
+
+def awaited_inside(*awaited: int) -> Program:
+    """A fetch of the weights of s1, for which a sequence of s0 and s1 waits ahead of the first call of these steps."""
+    fetch = Transfer(name="fetch", source="w", target="w_copy", number=0, source_is_constant=True)
+    reading = replace(in_rows(call("s1", "a", "y")), constants=("w",), prefetched=(("w", "w_copy"),))
+    wait = Wait(name="wait", transfers=(fetch,))
+    schedule = (RowCall(operator=0, begin=0, end=1), RowCall(operator=1, begin=0, end=1), turns(ROWS - 1, 1))
+    body = (in_rows(call("s0", "x", "a")), reading)
+    steps = RowSteps(name="q", body=body, schedule=schedule, awaited=tuple((one, wait) for one in awaited))
+    made = program({"x": 64, "a": 64, "w_copy": 16, "y": 64}, fetch, steps)
+    return replace(made, constants={"w": Constant(name="w", data=np.zeros(16, np.uint8), memory="flash")})
+
+
+def test_a_sequence_waits_between_its_calls() -> None:
+    plan = beside({"x": 64, "a": 64, "w_copy": 16, "y": 64})
+    made = awaited_inside(1)
+    (steps,) = (step for step in made.steps if isinstance(step, RowSteps))
+    assert list(steps.waits) == [1], "behind the first row of a"
+    validate(made, plan)
+    validate(awaited_inside(0), plan)
+    assert "s1 reads w from w_copy, which was overwritten" in rejected(awaited_inside(), plan)
+    assert "waits for fetch, which is not under way" in rejected(awaited_inside(1, 1), plan)
+    over = placed(plan, w_copy={"offset": 64})  # row 0 of a, which is computed before the wait
+    assert "w_copy was written to while fetch filled it" in rejected(made, over)
+
+
+def test_a_wait_for_a_step_that_begins_in_a_loop_stands_ahead_of_it() -> None:
+    schedule = (turns(1), turns(ROWS - 1, 1))
+    (steps,) = (step for step in awaited_inside(0, 1).steps if isinstance(step, RowSteps))
+    assert list(replace(steps, schedule=schedule).waits) == [0]
+
+
+def test_weights_arrive_while_a_sequence_runs() -> None:
+    """A row of s0 hides as much of the fetch as it takes, because the first row of s1 waits."""
+    time = TimeModel(platform=Platform.load("always_on"))
+
+    def of(awaited: int) -> tuple[Program, RowSteps]:
+        made = awaited_inside(awaited)
+        (steps,) = (step for step in made.steps if isinstance(step, RowSteps))
+        body = [replace(one, implementation=replace(one.implementation, instructions=64)) for one in steps.body]
+        steps = replace(steps, body=tuple(body))
+        tensors = {name: replace(one, memory="dtcm") for name, one in made.tensors.items()}
+        return replace(made, tensors=tensors, steps=(made.steps[0], steps)), steps
+
+    (at_once, steps), (inside, _) = of(0), of(1)
+    row = step_cycles(at_once, steps.body[0], time) / ROWS
+    assert row < time.transfer_cycles("flash", "dtcm", 16)
+    assert predicted_cycles(at_once, time) - predicted_cycles(inside, time) == pytest.approx(row)

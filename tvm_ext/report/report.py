@@ -30,6 +30,7 @@ from codegen_c.program.program import Program, drivers_of
 from codegen_c.program.steps import (
     DriverWait,
     KernelCall,
+    RowSteps,
     Step,
     Transfer,
     Wait,
@@ -392,11 +393,18 @@ def described_step(
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         **_grown_weights(kernel_calls),
         **read_by(compiled, step),
+        **_awaited_inside(step),
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
         **_guards(step, step.name in worst),
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
     }
+
+
+def _awaited_inside(step: Step) -> dict[str, list[str]]:
+    """Return the tensors whose transfers a sequence awaits between its calls."""
+    waits = [wait for _, wait in step.awaited] if isinstance(step, RowSteps) else []
+    return {"awaited_inside": [transfer.target for wait in waits for transfer in wait.transfers]} if waits else {}
 
 
 def _guards(step: Step, in_worst_case: bool) -> dict[str, Any]:

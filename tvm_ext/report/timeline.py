@@ -65,6 +65,7 @@ def timeline_of(report: Report) -> list[TimeSlice]:
 
     A step begins when its processor is free and the bytes that the step reads are written. A DMA transfer begins when
     its processor reaches the transfer and the DMA is free, and it occupies only the DMA. Until then a processor waits.
+    A sequence begins before the bytes arrive that it awaits between its calls.
     If a model has branches, the run takes those with the most cycles.
     """
     places = _places(report)
@@ -76,7 +77,8 @@ def timeline_of(report: Report) -> list[TimeSlice]:
             continue
         processor, cycles = step.get("processor", "cpu"), int(step.get("predicted_cycles") or 0)
         writes = [places[out["c_name"]] for out in step["outputs"] if out["c_name"] in places]
-        reads = [places[name] for name in step.get("reads", ()) if name in places]
+        inside = [name for name in step.get("awaited_inside", ()) if name in places]
+        reads = [places[name] for name in step.get("reads", ()) if name in places and name not in inside]
         needed = writes if step["kernel"] == "wait" else reads
         ready = max(map(written.latest, needed), default=0)
         now = free.get(processor, 0)
@@ -87,7 +89,7 @@ def timeline_of(report: Report) -> list[TimeSlice]:
         if step["kernel"] == "wait":
             free[processor] = begin
             continue
-        end = free[lane] = begin + cycles
+        end = free[lane] = max([begin + cycles, *(written.latest(places[name]) for name in inside)])
         doing: Doing = "moves" if step["kernel"] in ("dma", "copy") else "computes"
         slices.append(TimeSlice(lane=lane, step=step["name"], kernel=step["kernel"], doing=doing, begin=begin, end=end))
         for span in writes:
