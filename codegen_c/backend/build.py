@@ -31,6 +31,7 @@ from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
+from codegen_c.lowering.share_windows import with_shared_windows
 from codegen_c.lowering.views import with_views
 from codegen_c.operators.kinds import Rounding
 from codegen_c.program.extreme_runs import instructions_of, worst_run
@@ -46,6 +47,9 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 
 _UNSCALED, _NO_LAYOUTS, _UNCHANGED = PortScales(), PortLayouts(), ChangedPorts()
+
+MOST_GROWTH = 1.01
+"""Factor of the arena that joined layers may take, which have the same peak of live bytes but other offsets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +254,8 @@ def _planned(
 ) -> tuple[Program, MemoryPlan, ParallelProgram | None]:
     """Return the program and the plan that take the fewest bytes. It is the last step that changes the program.
 
-    Compares the program with copies removed, with calls merged, and unchanged. processors: the processors that run
+    Compares the program with copies removed, with calls merged, and unchanged, then the best of these with the program
+    in which layers that read the same windows are joined. processors: the processors that run
     steps. For several processors, calls are not merged, and the program is returned as per-core schedules. held:
     tensors in the caller's memory. kept: tensors that no other tensor may overlap.
     """
@@ -274,9 +279,12 @@ def _planned(
         program = viewed  # the other processors would only run copies, which are removed
     guarded = with_guards(viewed)
     # Calls are not merged into loops where some of them run only if a branch is taken.
+    joined = with_shared_windows(viewed, apart={*pinned, *kept})
     unguarded = dict.fromkeys([merge_steps(viewed), viewed, program])
     candidates = unguarded if guarded is viewed else dict.fromkeys([guarded, with_guards(program)])
     found = min((plan(with_waits(candidate)) for candidate in candidates), key=_bytes)
+    if guarded is viewed and joined is not viewed:
+        found = _faster(found, plan(with_waits(joined)), options.limit_bytes(platform))
     # Guards may lengthen lifetimes. If the plan exceeds the limit, all steps run instead.
     if candidates is not unguarded and _bytes(found) > options.limit_bytes(platform):
         found = min((plan(with_waits(candidate)) for candidate in unguarded), key=_bytes)
@@ -284,6 +292,14 @@ def _planned(
     if drivers_of(program) and _bytes(found) > options.limit_bytes(platform):
         found = min((plan(with_waits(candidate, at_once=True)) for candidate in candidates), key=_bytes)
     return *found, None
+
+
+def _faster(
+    found: tuple[Program, MemoryPlan], joined: tuple[Program, MemoryPlan], limit_bytes: int
+) -> tuple[Program, MemoryPlan]:
+    """Return the plan with joined layers, unless it takes more bytes than joining may add or than there are."""
+    most = max(_bytes(found), min(int(_bytes(found) * MOST_GROWTH), limit_bytes))
+    return joined if _bytes(joined) <= most else found
 
 
 def _bytes(planned: tuple[Program, MemoryPlan]) -> int:

@@ -78,6 +78,7 @@ def beside_int8(operator: Operator, made: Implementation, stored: StoredRows) ->
         instructions=made.instructions + bits.instructions() + elements * PUT_INSTRUCTIONS,
         in_rows=None,
         accumulating=None,
+        windows=None,
     )
 
 

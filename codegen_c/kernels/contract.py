@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -243,6 +243,36 @@ class Accumulating:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedWindows:
+    """A layer of a kernel that brings the windows of some pixels into scratch, and then computes all channels of them.
+
+    Layers that read the same windows of one input can share the windows in scratch (`shared/shared_windows.py`).
+
+    form: equal for layers whose windows have the same bytes in scratch. pixels: number of output pixels. at_once:
+    pixels of a group, whose windows are in scratch at the same time. first: C expression for the first pixel of a group
+    by the loop counter `m`. definitions: C structures and functions that the statements use. fill_definitions: those
+    that only `fill` uses.
+    fill: C statements that bring the windows of a group, from pixel `first` on, from `input` into `scratch`.
+    regroup: C statements that change scratch ahead of `compute`. Layers without such statements are computed earlier.
+    compute: C statements for all channels of a group.
+    fill_instructions, compute_instructions: modelled, of all groups.
+    """
+
+    form: tuple[Hashable, ...]
+    pixels: int
+    at_once: int
+    fill: tuple[str, ...]
+    compute: tuple[str, ...]
+    definitions: str
+    fill_instructions: int
+    compute_instructions: int
+    first: str = "m"
+    fill_definitions: str = ""
+    regroup: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpenEnd:
     """A loop that data end.
 
@@ -292,6 +322,7 @@ class Implementation:
     grows_weights: True if constants take more bytes than the model's, for speed.
     rounds_input: True if the kernel rounds real numbers to integers internally, and computes with these.
     block: block size that the kernel was given; empty for the kernel's own choice.
+    windows: set if other layers can share the windows that the kernel brings into scratch.
     open_end: set if data end a loop of the kernel; `macs` and `instructions` are then those of all its iterations.
     """
 
@@ -323,6 +354,7 @@ class Implementation:
     grows_weights: bool = False
     rounds_input: bool = False
     block: Block = ()
+    windows: SharedWindows | None = None
     open_end: OpenEnd | None = None
 
     @property

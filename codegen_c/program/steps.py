@@ -90,6 +90,7 @@ class KernelCall(_Step):
     operator: the operator of its composite; None for a call without one.
     stored: the rows of its operands that are stored, as in its implementation.
     selection: the choice that the kernel makes between inputs; None if it needs all inputs.
+    joined: the calls that this call replaces, if it computes several layers; `operator` is then None.
     guards: the call runs if all of these conditions hold. If it is skipped, no step reads its outputs.
     """
 
@@ -110,6 +111,7 @@ class KernelCall(_Step):
     operator: Operator | None = None
     stored: StoredRows = ALL_STORED
     selection: Selection | None = None
+    joined: tuple[KernelCall, ...] = ()
     guards: tuple[Guard, ...] = ()
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:

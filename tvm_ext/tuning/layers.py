@@ -57,7 +57,8 @@ def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
     """Return the kernel calls of the platform's first processor, by the digest of their operators."""
     own = compiled.platform.processor.name
     found: dict[str, list[KernelCall]] = {}
-    for call in compiled.program.kernel_calls():
+    calls = [one for call in compiled.program.kernel_calls() for one in call.joined or (call,)]
+    for call in calls:
         digest = operator_digest(call.operator) if call.operator and call.processor in ("", own) else None
         if digest:
             found.setdefault(digest, []).append(call)

@@ -20,6 +20,7 @@ from codegen_c.kernels.contract import (
     Kernel,
     Parameter,
     Passes,
+    SharedWindows,
     StoredRows,
     Target,
     no_blocks,
@@ -127,7 +128,7 @@ class Parts:
     scratch: argument for the scratch; None if the loops take no scratch. The kernel's function has a scratch parameter
         if scratch_bytes is above zero.
     includes: headers that are needed besides the header of the loops.
-    rows_behind, descends: as in `Spatial`. instructions, passes, grows_weights: as in `Implementation`.
+    rows_behind, descends: as in `Spatial`. instructions, passes, grows_weights, windows: as in `Implementation`.
     is_in_place: the output may replace the input, even if the loops in general do not allow it.
     pitched: pixels of the output may have gaps between them, if the loops allow it.
     """
@@ -150,6 +151,7 @@ class Parts:
     pitched: bool = True
     passes: Passes = ONCE
     grows_weights: bool = False
+    windows: SharedWindows | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +211,7 @@ class ProductKernel:
             pitched=loops.pitched and parts.pitched,
             row_pitched=loops.row_pitched,
             grows_weights=parts.grows_weights,
+            windows=parts.windows,
         )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
-from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import Passes, StoredRows, Target
+from codegen_c.c_text.text import Value, block
+from codegen_c.kernels.contract import Passes, SharedWindows, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.operators.kinds import PackedQConv2d, QConv2d
+from codegen_c.operators.kinds import PackedQConv2d, QConv2d, TensorType
 from codegen_c.targets.dsp.kernels import product as product_dsp
 from codegen_c.targets.dsp.kernels.product import (
     HEADERS,
@@ -107,16 +110,78 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
             functions=(_pixels_in_blocks(blocks, single),),
             tables=("weights", "NULL", "NULL", "NULL"),
             includes=_includes(blocks, single),
+            windows=_windows(operator, stored, sums, members={}, functions=(), call=blocks.call("pixels")),
         )
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
+    members, functions = (
+        {**paired.members(), "requantize": finish.members()},
+        (shared_function("$_pixels", PARAMETERS, [call]),),
+    )
     return replace(
         common,
         constants=(("weights", paired.weights), ("bias", paired.bias), *finish.constants()),
-        members={**paired.members(), "requantize": finish.members()},
-        functions=(shared_function("$_pixels", PARAMETERS, [call]),),
+        members=members,
+        functions=functions,
         statements=finish.tables(),
         tables=TABLES,
+        windows=_windows(
+            operator, stored, sums, members=members, functions=functions,
+            call="$_pixels(pixels, weights, bias, multiplier, shift, cells);",
+        ),
+    )  # fmt: skip
+
+
+def _windows(
+    operator: QConv2d,
+    stored: StoredRows,
+    sums: _Sums,
+    *,
+    members: Mapping[str, Value],
+    functions: Sequence[str],
+    call: str,
+) -> SharedWindows | None:
+    """Return the windows as other layers can share them, or None. call: computes all channels of three pixels.
+
+    Code for a single pixel needs its cells together. They are moved once, for all layers that have such code.
+    """
+    if isinstance(operator, PackedQConv2d) or not has_whole_image(operator, stored):
+        return None
+    source, window, count = operator.inputs[0], operator.window, prod(operator.output.shape[:3])
+    last, units = f"if (first == {count - 1}) {{", sums.paired.units
+    moving = (last, block(f"tvm_ext_dsp_first_of_3(cells, {units});"), "}")
+    single = sums.single and [last, block(sums.single.call("pixels[0]")), "} else {", block(call), "}"]
+    filled = count * _window_instructions(operator, stored, sums.paired)
+    if sums.single:
+        filled += GATHER_INSTRUCTIONS * units
+    flat = _as_one_row(operator) if window.is_pointwise else operator
+    cells = "uint32_t *const cells = (uint32_t *)(void *)scratch;"
+    return SharedWindows(
+        form=(LOOPS.function, source, window, operator.output.shape[:3]),
+        pixels=count,
+        at_once=PIXELS,
+        fill=(cells, f"tvm_ext_dsp_fill_windows(&$_layer, cells, input, first, {count});"),
+        regroup=moving if single else (),
+        compute=(
+            *(() if sums.blocks else sums.finish.tables()),
+            cells,
+            "uint8_t *pixels[TVM_EXT_DSP_PIXELS];",
+            f"tvm_ext_dsp_find_pixels(&$_layer.output, output, first, {count}, pixels);",
+            *(single or [call]),
+        ),
+        definitions="\n".join([LOOPS.shapes(flat, stored, members), *functions]),
+        fill_instructions=int(filled),
+        compute_instructions=_instructions(operator, stored, sums) - int(filled),
+        includes=("tvm_ext_dsp_shared_windows.h",),
     )
+
+
+def _as_one_row(operator: QConv2d) -> QConv2d:
+    """Return a 1x1 convolution of an image whose pixels are one row."""
+
+    def row(tensor: TensorType) -> TensorType:
+        return replace(tensor, shape=(1, 1, prod(tensor.shape[:3]), tensor.shape[3]))
+
+    return replace(operator, inputs=(row(operator.inputs[0]),), outputs=(row(operator.output),))
 
 
 def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
@@ -171,14 +236,19 @@ def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
     channels, calls = operator.output.shape[3], _pixels_of_calls(operator, stored)
     pixels, left = sum(calls), sum(count % PIXELS == 1 for count in calls) if single else 0
     groups = sum(-(-count // PIXELS) for count in calls) - left
+    one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
+    window = _window_instructions(operator, stored, paired)
+    last = left * (single.instructions + GATHER_INSTRUCTIONS * single.units) if single else 0
+    return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last
+
+
+def _window_instructions(operator: QConv2d, stored: StoredRows, paired: PairedWeights) -> float:
+    """Return the modelled instructions of expanding the window of a pixel."""
     few = operator.weight[0, 0].size <= FEW
     row = FEW_RUN_INSTRUCTIONS if few else RUN_INSTRUCTIONS
     row += (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * operator.weight[0, 0].size
-    one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
     row += RING_ROW_INSTRUCTIONS if stored.input(0) and operator.window.kernel[0] > 1 else 0
-    window = 12 + operator.window.kernel[0] * row + paired.offset_instructions
-    last = left * (single.instructions + GATHER_INSTRUCTIONS * single.units) if single else 0
-    return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last
+    return 12 + operator.window.kernel[0] * row + paired.offset_instructions
 
 
 def _pixels_in_blocks(blocks: Blocks, single: Blocks | None) -> str:

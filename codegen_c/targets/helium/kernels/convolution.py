@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.c_text.text import Value
-from codegen_c.kernels.contract import Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, SharedWindows, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, room_for_sums
+from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 from codegen_c.targets.helium.kernels.product import (
     CHANNEL_BLOCK,
@@ -76,22 +77,41 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     begin, end = _short_columns(operator)
     short = num_whole_rows(operator, stored) * (end - begin)
     copies = copied > 0
-    has_patch = copies and not _is_inside(operator, stored)
+    patch_text = ""
+    if copies and not _is_inside(operator, stored):
+        patch_text = patch_function("tvm_ext_helium_conv2d_copy", LAYER, stored)
+    members = _members(operator, stored, product, copies=copies)
+    products = -(-num_pixels // 2) * (product.instructions(2) + 16)
+    copying = (copied - short) * (patch.instructions + 10) + short * (SHORT_COPY + SHORT_ROW * kernel_rows)
     return Parts(
         parameters=PARAMETERS,
         constants=product.constants(operator.weight, start(operator)),
-        members=_members(operator, stored, product, copies=copies),
-        functions=(
-            product.function(2),
-            *((patch_function("tvm_ext_helium_conv2d_copy", LAYER, stored),) if has_patch else ()),
-        ),
-        leading=("$_two", "$_patch" if has_patch else "NULL"),
+        members=members,
+        functions=(product.function(2), *([patch_text] if patch_text else ())),
+        leading=("$_two", "$_patch" if patch_text else "NULL"),
         scratch="scratch" if copies else "NULL",
         scratch_bytes=2 * padded(patch.num_bytes) + (STEP if _has_short_rows(operator) else 0) if copies else 0,
-        instructions=-(-num_pixels // 2) * (product.instructions(2) + 16)
-        + (copied - short) * (patch.instructions + 10)
-        + short * (SHORT_COPY + SHORT_ROW * kernel_rows),
+        instructions=products + copying,
         passes=passes(operator, copied),
+        windows=SharedWindows(
+            form=(LOOPS.function, source, operator.window, output.shape[:3]),
+            pixels=num_pixels,
+            at_once=2,
+            fill=(
+                f"tvm_ext_helium_conv2d_copy_two(&$_layer, {'$_patch' if patch_text else 'NULL'}, (int8_t *)scratch, "
+                f"(const uint8_t *)input, first, {num_pixels});",
+            ),
+            compute=(
+                "tvm_ext_helium_conv2d_two(&$_layer, $_two, (const int8_t *)scratch, (uint8_t *)output, weights, "
+                f"factors, first, {num_pixels});",
+            ),
+            definitions="\n".join([LOOPS.shapes(operator, stored, members), product.function(2)]),
+            fill_definitions=patch_text,
+            fill_instructions=copying,
+            compute_instructions=products,
+        )
+        if copied == num_pixels and has_whole_image(operator, stored)
+        else None,
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from codegen_c.c_text.text import Value
-from codegen_c.kernels.contract import Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, SharedWindows, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.kernels.shared.window import rows_of_calls
 from codegen_c.operators.kinds import QConv2d, Window
 from codegen_c.targets.helium.kernels.convolution import has_no_groups, is_pointwise, num_whole_rows, start
@@ -210,15 +212,17 @@ def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     in_place = takes_place_of_input(operator, stored)
     weight = operator.weight if not is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
     function, other = _loops(operator, stored, has_others=has_others)
+    members = _members(operator, stored, fours, has_others=has_others)
+    patch = patch_function("tvm_ext_helium_side_copy", LAYER, stored) if has_others else ""
     return Parts(
         parameters=(PACKED,),
         constants=fours.constants(weight, start(operator)),
-        members=_members(operator, stored, fours, has_others=has_others),
+        members=members,
         function=function,
         functions=(
             fours.function(),
             *((fours.one_function(),) if has_ones(operator, stored) else ()),
-            *((patch_function("tvm_ext_helium_side_copy", LAYER, stored),) if has_others else ()),
+            *([patch] if patch else ()),
         ),
         leading=("$_four", other),
         tables=("packed",),
@@ -231,6 +235,31 @@ def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
         # In place, four pixels of two rows are read before results are written.
         rows_behind=1 if spans_rows(operator, stored) and not in_place else 0,
         is_in_place=in_place,
+        windows=_windows(operator, stored, fours, members, patch),
+    )
+
+
+def _windows(
+    operator: QConv2d, stored: StoredRows, fours: FourPixels, members: dict[str, Value], patch: str
+) -> SharedWindows | None:
+    """Return the windows as other layers can share them, if they are copied one by one; else None."""
+    if not is_copied(operator) or not has_whole_image(operator, stored):
+        return None
+    count = prod(operator.output.shape[:3])
+    return SharedWindows(
+        form=(LOOPS.function, operator.inputs[0], operator.window, operator.output.shape[:3]),
+        pixels=count,
+        at_once=PIXELS,
+        first=f"tvm_ext_helium_first_of_four(m, {count})",
+        fill=(
+            f"tvm_ext_helium_copy_four(&$_layer, {'$_patch' if patch else 'NULL'}, (int8_t *)scratch, "
+            "(const uint8_t *)input, 0, first);",
+        ),
+        compute=("$_four((const int8_t *)scratch, 0, &((uint8_t *)output)[first * $_layer.output.pitch], packed);",),
+        definitions="\n".join([LOOPS.shapes(operator, stored, members), fours.function()]),
+        fill_definitions=patch,
+        fill_instructions=_copying(operator, stored),
+        compute_instructions=num_groups(operator, stored) * fours.instructions,
     )
 
 

@@ -62,6 +62,30 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_pixel(const tvm_ext_helium_conv2d
     }
 }
 
+/* Copies the windows of two pixels of one image, counted through all its rows: of pixel m, and of the one behind it
+ * that is before `end`, otherwise of m again. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_two(const tvm_ext_helium_conv2d_layer *layer,
+                                                   tvm_ext_helium_patch *patch, int8_t *copies, const uint8_t *input,
+                                                   int32_t m, int32_t end)
+{
+    const int32_t columns = layer->output.columns;
+    const int32_t next = m + 1 < end ? m + 1 : m;
+    tvm_ext_helium_conv2d_copy_pixel(layer, patch, copies, input, m / columns, m % columns);
+    tvm_ext_helium_conv2d_copy_pixel(layer, patch, &copies[tvm_ext_helium_copy_bytes(layer)], input, next / columns,
+                                     next % columns);
+}
+
+/* Computes two pixels of one image, counted through all its rows, from their copies; m and `end` as for the copies. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_two(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
+                                              const int8_t *copies, uint8_t *output, const int8_t *restrict weights,
+                                              const int32_t *restrict factors, int32_t m, int32_t end)
+{
+    const int32_t pitch = layer->output.pitch * tvm_ext_helium_output_bytes(&layer->product);
+    const int32_t next = m + 1 < end ? m + 1 : m;
+    two(copies, &copies[tvm_ext_helium_copy_bytes(layer)], 0, &output[m * pitch], &output[next * pitch], weights,
+        factors);
+}
+
 /* Computes pixels [begin, end) of one image, counted through all its rows, from copies; the last may be a pair with
    itself. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
@@ -69,14 +93,9 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer
                                                const int8_t *restrict weights, const int32_t *restrict factors,
                                                int8_t *copies, int32_t begin, int32_t end)
 {
-    const int32_t columns = layer->output.columns;
-    const int32_t pitch = layer->output.pitch * tvm_ext_helium_output_bytes(&layer->product);
-    int8_t *const second = &copies[tvm_ext_helium_copy_bytes(layer)];
     for (int32_t m = begin; m < end; m += 2) {
-        const int32_t next = m + 1 < end ? m + 1 : m;
-        tvm_ext_helium_conv2d_copy_pixel(layer, patch, copies, input, m / columns, m % columns);
-        tvm_ext_helium_conv2d_copy_pixel(layer, patch, second, input, next / columns, next % columns);
-        two(copies, second, 0, &output[m * pitch], &output[next * pitch], weights, factors);
+        tvm_ext_helium_conv2d_copy_two(layer, patch, copies, input, m, end);
+        tvm_ext_helium_conv2d_two(layer, two, copies, output, weights, factors, m, end);
     }
 }
 
