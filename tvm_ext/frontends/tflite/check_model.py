@@ -554,9 +554,12 @@ def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor], outputs: Seque
         return "its bias has a zero point that is not 0"
     if bias.data is not None and not bias.data.any():
         return None  # layers without a bias share zeros in any scale
-    if bias.scales.scale.size not in (1, product.size) or (
-        np.abs(bias.scales.scale / product - 1).max() > _MOST_BIAS_ERROR
-    ):
+    if bias.scales.scale.size not in (1, product.size):
+        return "its bias has another number of scales than its weights"
+    error = np.abs(bias.scales.scale / product - 1)
+    if bias.data is not None and bias.data.shape == error.shape:
+        error = error[bias.data != 0]  # of channels without a bias any scale is right
+    if error.max(initial=0) > _MOST_BIAS_ERROR:
         return "the scale of its bias is not that of its input times that of its weights"
     steps = outputs[0].scales.scale[0] if outputs and outputs[0].scales is not None else np.inf
     if np.abs(bias.scales.scale - product).max() > _MOST_OUTPUT_STEPS * steps:

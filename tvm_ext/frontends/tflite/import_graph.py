@@ -299,12 +299,10 @@ class _Importer:
             beta = options_of(node.table, tflite.SoftmaxOptions).Beta()
             data = values[node.inputs[0]]
             return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
-        # TVM reads parameters (axes, shapes) from the file itself, and looks for a value first.
-        shapes = node.inputs[1:2] if node.operator == "RESHAPE" else ()  # also one that the importer has computed
-        known = {
-            i: v for i, v in values.items() if not (array_of(v) is not None and (self._is_parameter(i) or i in shapes))
-        }
-        computed = {i: data for i in values if i not in known and (data := array_of(values[i])) is not None}
+        # TVM takes constants for axes and shapes, in the file or computed here, if there is no value.
+        constants = {i: data for i, value in values.items() if (data := array_of(value)) is not None}
+        computed = {i: data for i, data in constants.items() if self._file.tensors[i].scales is None}
+        known = {i: value for i, value in values.items() if i not in computed}
         as_real = frozenset() if as_stored else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
         own = dict(zip(node.own_tensors, node.inputs + node.outputs, strict=True))
         return FloatConverter(
@@ -326,10 +324,6 @@ class _Importer:
 
     def _is_scaled(self, index: int) -> bool:
         return index >= 0 and self._file.tensors[index].scales is not None
-
-    def _is_parameter(self, index: int) -> bool:
-        tensor = self._file.tensors[index]
-        return tensor.data is not None and tensor.scales is None
 
     def _operand(self, index: int) -> LayerInput:
         tensor = self._file.tensors[index]
@@ -411,8 +405,8 @@ class FloatConverter(OperatorConverter):
     """TVM's converter of an operator over real values. An instance lives for that operator.
 
     graph: number of the subgraph that contains the operator and the following tensors.
-    values: the known inputs, by tensor; constants may be absent.
-    computed: constants that the file does not have.
+    values: the known inputs, by tensor, without the following constants.
+    computed: constants without a scale, in the file or computed from others.
     as_real: tensors that are integers in the file, and float32 here.
     """
 
@@ -439,7 +433,8 @@ class FloatConverter(OperatorConverter):
         return result
 
     def get_expr(self, input_tensor_idx: int) -> relax.Expr:
-        return self._values[int(input_tensor_idx)]
+        index = int(input_tensor_idx)
+        return self._values[index] if index in self._values else constant(self._computed[index])
 
     def has_expr(self, input_tensor_idx: int) -> bool:
         return int(input_tensor_idx) in self._values

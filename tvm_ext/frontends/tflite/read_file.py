@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +167,23 @@ def _graph(path: Path, model: tflite.Model, index: int, sizes: FileSizes) -> Tfl
     num_tensors = graph.TensorsLength()
     inputs, outputs = (_indices(array, num_tensors) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
     signed = signature_names(model, index, inputs, outputs)
-    tensors = tuple(_tensors(path, model, graph, sizes, signed))
+    tensors = list(_tensors(path, model, graph, sizes, signed))
     nodes = tuple(_nodes(model, graph, num_tensors, index))
-    return TfliteGraph(tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
+    for place in _empty_constants(tensors, nodes, inputs):
+        tensors[place] = replace(tensors[place], data=np.empty(tensors[place].shape, tensors[place].dtype))
+    return TfliteGraph(tensors=tuple(tensors), nodes=nodes, inputs=inputs, outputs=outputs)
+
+
+def _empty_constants(
+    tensors: Sequence[TfliteTensor], nodes: Sequence[TfliteNode], inputs: Sequence[int]
+) -> Iterator[int]:
+    """Yield the tensors without elements, and so without bytes in the file, that operators read and none computes."""
+    computed = {*inputs, *(place for node in nodes for place in node.outputs)}
+    for place in dict.fromkeys(place for node in nodes for place in node.inputs if place >= 0):
+        tensor = tensors[place]
+        has_no_bytes = tensor.data is None and tensor.dtype is not None and 0 in tensor.dims
+        if has_no_bytes and place not in computed and not tensor.is_variable:
+            yield place
 
 
 def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
@@ -236,10 +250,10 @@ def _tensors(
         type_name = _TYPE_NAMES.get(table.Type(), str(table.Type()))
         dtype = "int8" if is_packed(model, table) else _DTYPES.get(table.Type())
         is_sparse = table.Sparsity() is not None
+        data = None if is_sparse else _data(path, model, table, name, shape, dtype, sizes)
         yield TfliteTensor(
-            name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims,
-            data=None if is_sparse else _data(path, model, table, name, shape, dtype, sizes),
-            scales=read_scales(path, table, name, shape, dtype), is_variable=bool(table.IsVariable()),
+            name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims, data=data,
+            scales=read_scales(path, table, name, shape, dtype, data), is_variable=bool(table.IsVariable()),
             is_sparse=is_sparse,
         )  # fmt: skip
 
@@ -337,9 +351,12 @@ class Scales:
 
 
 def read_scales(
-    path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...], dtype: str | None
+    path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...], dtype: str | None, data: np.ndarray | None
 ) -> Scales | None:
-    """Return the scales of a tensor, or None without scales. Raises BadModel for impossible scales."""
+    """Return the scales of a tensor, or None without scales. Raises BadModel for impossible scales.
+
+    data: the elements of a constant. Where all of them stand for 0, its scale may be 0 in the file.
+    """
     quantization = table.Quantization()
     if quantization is None or quantization.ScaleLength() == 0:
         return None
@@ -348,11 +365,13 @@ def read_scales(
     zero_point = np.zeros(scale.shape, np.int64)
     if quantization.ZeroPointLength():
         zero_point = np.array(quantization.ZeroPointAsNumpy(), np.int64)
+    # A tensor of rank 1 has only one axis. Older converters give a bias the number of the weights' axis.
+    axis = 0 if len(shape) == 1 else int(quantization.QuantizedDimension())
+    if data is not None and (scale == 0).any():
+        scale = _without_zero_scales(scale, zero_point, axis, data)
     if not np.isfinite(scale).all() or (scale <= 0).any():
         wrong = scale[~(np.isfinite(scale) & (scale > 0))][0]
         raise BadModel(f"{where} has a scale of {wrong}; scales are finite and above zero.")
-    # A tensor of rank 1 has only one axis. Older converters give a bias the number of the weights' axis.
-    axis = 0 if len(shape) == 1 else int(quantization.QuantizedDimension())
     if scale.size > 1 and not 0 <= axis < len(shape):
         raise BadModel(f"{where} has {scale.size} scales for axis {axis}; its shape {list(shape)} has no such axis.")
     if scale.size > 1 and shape[axis] != scale.size:
@@ -363,6 +382,21 @@ def read_scales(
         raise BadModel(f"{where} has {scale.size} scales and {zero_point.size} zero points; one for each is needed.")
     _check_range(where, zero_point, dtype)
     return Scales(scale=scale, zero_point=np.broadcast_to(zero_point, scale.shape), axis=axis if scale.size > 1 else 0)
+
+
+def _without_zero_scales(scale: np.ndarray, zero_point: np.ndarray, axis: int, data: np.ndarray) -> np.ndarray:
+    """Return the scales with the smallest float32 in place of 0 where all elements stand for 0, so for any scale.
+
+    Converters write it for channels and constants of zeros. The smallest one leaves the steps of a sum's other operand.
+    """
+    if scale.size > 1 and (not 0 <= axis < data.ndim or data.shape[axis] != scale.size):
+        return scale
+    shape = [-1 if scale.size > 1 and index == axis else 1 for index in range(data.ndim)]
+    zeros = data == np.reshape(zero_point, shape if zero_point.size > 1 else [1] * data.ndim)
+    others = tuple(index for index in range(data.ndim) if scale.size == 1 or index != axis)
+    return np.where((scale == 0) & zeros.all(axis=others), np.finfo(np.float32).smallest_subnormal, scale).astype(
+        np.float32
+    )
 
 
 def _check_range(where: str, zero_point: np.ndarray, dtype: str | None) -> None:

@@ -52,6 +52,8 @@ def run_reference(
         raise UnsupportedModel(f"{path}: SPACE_TO_BATCH_ND pads with what its memory happens to hold.")
     if any(node.operator == "DEQUANTIZE" and _has_several_scales(file, node) for node in file.nodes):
         raise UnsupportedModel(f"{path}: DEQUANTIZE uses only the first of several scales.")
+    if (stale := _stale_tensor(file, data)) is not None:
+        raise UnsupportedModel(f"{path}: the shape of {stale!r} in the file is not that of its inputs.")
     watched = made_tensors(file, inner)
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
@@ -67,6 +69,31 @@ def run_reference(
         seen.append({**kept, **tensors})
         kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}
+
+
+def _stale_tensor(file: TfliteFile, data: bytes) -> str | None:
+    """Return the name of a tensor whose shape in the file is a placeholder; None also where LiteRT is not installed.
+
+    Converters leave such shapes beside open dimensions. LiteRT computes shapes again, and this runtime does not.
+    """
+    if not any(None in file.tensors[index].dims for node in file.nodes for index in node.outputs):
+        return None
+    try:
+        from ai_edge_litert import interpreter as litert
+    except ImportError:
+        return None
+    interpreter = litert.Interpreter(
+        model_content=data, num_threads=1, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF
+    )
+    try:
+        interpreter.allocate_tensors()
+    except RuntimeError:  # for example, an operator that only this runtime has
+        return None
+    for detail in interpreter.get_tensor_details():
+        tensor = file.tensors[detail["index"]]
+        if None in tensor.dims and tuple(map(int, detail["shape"])) != tensor.shape:
+            return tensor.name
+    return None
 
 
 def _has_bytes(file: TfliteFile, node: TfliteNode) -> bool:
