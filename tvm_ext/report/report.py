@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from codegen_c.arena.least_bytes import least_bytes_by_rows
 from codegen_c.arena.memory_plan import Placement, largest_arena, live_profile, peak_placements
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import (
@@ -127,6 +128,7 @@ def make_report(
         ],
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
+        "least_bytes_by_rows": least_bytes_by_rows(program, plan),
         "arena_proved": all(arena.proved for arena in plan.arenas),
         "arenas": arenas_of(compiled, options, live),
         **({"extension_passes": names} if (names := [one.said for one in extensions(PASSES)]) else {}),
