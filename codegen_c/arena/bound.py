@@ -58,7 +58,10 @@ def live_bytes(
             ]
             saved = shared_bytes(step.implementation, output, dying)
         if isinstance(step, RowSteps):
-            pairs = [pair for pair in sequence_pairs(program, step) if pair in overlapping and names.issuperset(pair)]
+            pairs = [
+                pair for pair in sequence_pairs(program, step)
+                if names.issuperset(pair) and (_whole(program, pair[0]), _whole(program, pair[1])) in overlapping
+            ]  # fmt: skip
             saved = sequence_shared_bytes(program, step, pairs)
         result.append(total - saved)
     return result or [sum(t.num_bytes for n in lifetimes if (t := program.tensors[n]).memory == memory and not t.part)]

@@ -102,18 +102,26 @@ def overlaps(program: Program) -> list[Overlaps]:
     of a tensor or has parts, the pair names the whole tensors, which no other step needs together.
     """
     ends = _Ends.of(program)
-    parted = {*ends.families, *(name for name, tensor in program.tensors.items() if tensor.part)}
     found: list[Overlaps] = []
     for index, step in enumerate(program.steps):
         if isinstance(step, RowSteps):
-            pairs = sequence_pairs(program, step)
-            dying = [pair for pair in pairs if ends.last_reader[pair[1]] == index]
-            if dying:
-                rows = Overlaps(ascending=_sequence_distances(program, step, dying), descending={})
-                found.append(rows.without(parted))
+            found.append(_of_sequence(program, step, index, ends))
         elif isinstance(step, KernelCall) and step.rows is None:
             found.append(_of_call(program, step, index, ends))
     return [step for step in found if step.ascending or step.descending]
+
+
+def _of_sequence(program: Program, step: RowSteps, index: int, ends: _Ends) -> Overlaps:
+    """Return the overlaps of a sequence, which computes rows in ascending order."""
+    wholes = {pair: ends.taken_over(step, index, pair[1], pair[0]) for pair in sequence_pairs(program, step)}
+    dying = {pair: whole for pair, whole in wholes.items() if whole is not None}
+    apart = _sequence_distances(program, step, dying.keys()) if dying else {}
+    ascending = {
+        (of_output, of_input): max(0, apart[pair] + further)
+        for pair, (of_output, of_input, further) in dying.items()
+        if apart[pair] < program.tensors[pair[0]].num_bytes
+    }
+    return Overlaps(ascending=ascending, descending={})
 
 
 def _of_call(program: Program, step: KernelCall, index: int, ends: _Ends) -> Overlaps:

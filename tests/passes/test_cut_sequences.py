@@ -154,6 +154,20 @@ def cores_of_sequences(compiled: Compiled) -> set[str]:
     return {processor_of(step) for step in compiled.program.steps if isinstance(step, RowSteps)}
 
 
+def test_a_sequence_writes_over_rows_that_a_core_keeps_together(tmp_path: Path) -> None:
+    """Its operand is a tensor of rows of this core and a copy of the halo, which no other core reads."""
+    _, shared = compiled_in_rows(network(tmp_path, chain()), EQUAL)
+    tensors, places = shared.program.tensors, shared.plan.placements
+    sharing: list[str] = []
+    for step in shared.program.steps:
+        if isinstance(step, RowSteps):
+            source, result = places[step.body[0].inputs[0]], places[step.body[-1].outputs[0]]
+            ends = source.offset + source.num_bytes, result.offset + result.num_bytes
+            sharing += [step.name] if max(source.offset, result.offset) < min(ends) else []
+            assert any(one.part and one.part.tensor == source.name for one in tensors.values()), "own rows, and a halo"
+    assert len(sharing) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [chain, residual])
 def test_threads_compute_the_bits_of_one_core(nodes: Callable[[], list[onnx.NodeProto]], tmp_path: Path) -> None:
