@@ -10,8 +10,6 @@ C is; its schedules are its default ones, nothing is tuned.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import measure_each  # noqa: E402
 
 NETWORKS = ("ds_cnn_fp32", "ds_cnn_int8", "ffn_16_128_512_fp32")
 ROUNDS = 20
@@ -46,16 +44,7 @@ target = "llvm"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
-    parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
-    for name in options.networks:
-        results.setdefault("networks", {})[name] = stamped(network(name))
-        print(name, json.dumps(results["networks"][name]), flush=True)
-        write_result(options.output, results)
-    return 0
+    return measure_each(arguments, __doc__, {"networks": (NETWORKS, network)})
 
 
 def network(name: str) -> dict[str, Any]:

@@ -11,8 +11,6 @@ fails.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import measure_each  # noqa: E402
 from tvm_ext.core.objectives import Objective  # noqa: E402
 
 NETWORKS = (
@@ -50,22 +48,15 @@ PIPELINES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), help="board:network")
-    parser.add_argument("--pipelines", nargs="*", default=list(PIPELINES), help="board:network, as a pipeline")
-    parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
-    for kind, measure in (("networks", network), ("pipelines", pipeline)):
-        for wanted in getattr(options, kind):
-            results.setdefault(kind, {})[wanted] = stamped(measure(*wanted.split(":")))
-            print(kind, wanted, json.dumps(results[kind][wanted]), flush=True)
-            write_result(options.output, results)
-    return 0
+    """Measure networks and pipelines, each named `board:network`."""
+    return measure_each(
+        arguments, __doc__, {"networks": (NETWORKS, network), "pipelines": (PIPELINES, pipeline)}
+    )  # fmt: skip
 
 
-def built(board: str, name: str, objective: Objective) -> dict[str, Any]:
-    """Report of a network's package, verified on the board."""
+def built(wanted: str, objective: Objective) -> dict[str, Any]:
+    """Report of the package of `board:network`, verified on the board."""
+    board, name = wanted.split(":")
     with TemporaryDirectory(prefix="two_cores_") as temporary:
         folder = Path(temporary)
         onnx.save(zoo.build(name), folder / f"{name}.onnx")
@@ -76,9 +67,9 @@ def built(board: str, name: str, objective: Objective) -> dict[str, Any]:
         return dict(package.report)
 
 
-def pipeline(board: str, name: str) -> dict[str, Any]:
+def pipeline(wanted: str) -> dict[str, Any]:
     """Figures of a network over successive inputs. above_stage: of the interval, beyond the longest stage."""
-    report = built(board, name, "throughput")
+    report = built(wanted, "throughput")
     interval, stages, alone = (
         report[key] for key in ("interval_instructions", "stage_instructions", "single_processor_instructions")
     )
@@ -96,9 +87,9 @@ def pipeline(board: str, name: str) -> dict[str, Any]:
     }
 
 
-def network(board: str, name: str) -> dict[str, Any]:
+def network(wanted: str) -> dict[str, Any]:
     """Figures of a network's report."""
-    report = built(board, name, "makespan")
+    report = built(wanted, "makespan")
     makespan, alone = report["makespan_instructions"], report["single_processor_instructions"]
     return {
         "makespan_instructions": makespan,

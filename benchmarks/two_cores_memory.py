@@ -9,8 +9,6 @@ Known networks and networks of random layers, for `dual_m33_equal`. Cycles are p
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -25,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import measure_each  # noqa: E402
 from benchmarks.networks.quantize import quantized  # noqa: E402
 from benchmarks.networks.random_layers import random_layers  # noqa: E402
 from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
@@ -39,16 +37,7 @@ NETWORKS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
-    parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args(arguments)
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
-    for name in options.networks:
-        results[name] = stamped(measured(name))
-        print(name, json.dumps(results[name]), flush=True)
-        write_result(options.output, results)
-    return 0
+    return measure_each(arguments, __doc__, {"networks": (NETWORKS, measured)})
 
 
 def measured(name: str) -> dict[str, Any]:

@@ -1,10 +1,14 @@
-"""The commit that made a result: every figure in `benchmarks/results` lies below a field `commit`."""
+"""The commit that made a result: every figure in `benchmarks/results` lies below a field `commit`.
+
+`measure_each` is the command line of a benchmark that measures one network after the other.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +59,31 @@ def write_result(path: Path, result: Any) -> None:
         raise ValueError(f"{path.name}: no commit says what made {', '.join(places)}; write it with stamped().")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def measure_each(
+    arguments: Sequence[str] | None,
+    documentation: str | None,
+    measures: Mapping[str, tuple[Sequence[str], Callable[[str], Mapping[str, Any]]]],
+) -> int:
+    """Measure networks that the command line names, by default all, and write the results after each; return 0.
+
+    documentation: the benchmark's own. measures: for each kind of results, such as `networks`, the names of all and the
+    function that measures one. The kind is an option of the command line and a key of the result; results that are not
+    measured again are kept.
+    """
+    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for kind, (names, _) in measures.items():
+        parser.add_argument(f"--{kind}", nargs="*", default=list(names))
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    results: dict[str, Any] = known(options.output)
+    for kind, (_, measure) in measures.items():
+        for name in getattr(options, kind):
+            results.setdefault(kind, {})[name] = stamped(measure(name))
+            print(kind, name, json.dumps(results[kind][name]), flush=True)
+            write_result(options.output, results)
+    return 0
 
 
 def _git(*arguments: str) -> str:

@@ -38,7 +38,7 @@ def two_cores() -> str:
 
 def two_cores_memory() -> str:
     """Bytes of networks on two equal cores and on one, and predicted cycles."""
-    found = result("two_cores_memory")
+    found = result("two_cores_memory")["networks"]
     rows = [
         (
             _named(name), grouped(one["arena_bytes"]), grouped(one["single_arena_bytes"]),
