@@ -3,8 +3,9 @@
     python benchmarks/two_cores_memory.py --output benchmarks/results/two_cores_memory.json
     python benchmarks/two_cores_memory.py --networks resnet8_int8 random_3_fp32 --output /tmp/memory.json
 
-Known networks and networks of random layers, for `dual_m33_equal`. Cycles are predicted, without the copies of halos;
-`benchmarks/two_cores.py` counts executed instructions, waits included.
+Known networks and networks of random layers, for `dual_m33_equal`. For both numbers of cores, also the bytes of whole
+layers, which a build takes if rows in ring buffers do not save enough. Cycles are predicted, including the copies of
+halos; `benchmarks/two_cores.py` counts executed instructions, waits included.
 """
 
 from __future__ import annotations
@@ -55,9 +56,14 @@ def measured(name: str) -> dict[str, Any]:
     cycles, alone = placement["makespan_cycles"], placement["single_processor"]["makespan_cycles"]
     return {
         "arena_bytes": two.plan.arena_bytes,
+        "whole_arena_bytes": two.attempts[0].arena_bytes,
+        "method": two.attempts[-1].method,
         "single_arena_bytes": one.plan.arena_bytes,
+        "single_whole_arena_bytes": one.attempts[0].arena_bytes,
+        "single_method": one.attempts[-1].method,
         "times_the_bytes": round(two.plan.arena_bytes / one.plan.arena_bytes, 3),
         "makespan_cycles": cycles,
+        "copy_cycles": placement["copy_cycles"],
         "single_processor_cycles": alone,
         "times_as_fast": round(alone / cycles, 3),
         "split_operators": placement["split_operators"],
