@@ -99,9 +99,9 @@ def test_a_plan_that_breaks_its_promise_is_not_taken() -> None:
 
 
 def test_several_cores_may_spend_more_to_save_less() -> None:
-    offers = [Offer(budget_bytes=b, arena_bytes=b, added_instructions=a) for b, a in ((3500, 32_000), (3000, 32_001))]
+    offers = [Offer(budget_bytes=b, arena_bytes=b, added_instructions=a) for b, a in ((3800, 32_000), (3000, 32_001))]
     assert [one.index for one in smaller_tries(offers, WHOLE, SHARED)] == [0]
     whole = PlanCost(num_bytes=4000, cycles=1_024_000, num_cores=2)
-    assert is_worth(PlanCost(num_bytes=3500, cycles=1_056_000, num_cores=2), whole)
-    assert not is_worth(PlanCost(num_bytes=3501, cycles=1_000_000, num_cores=2), whole)
+    assert is_worth(PlanCost(num_bytes=3800, cycles=1_056_000, num_cores=2), whole)
+    assert not is_worth(PlanCost(num_bytes=3801, cycles=1_000_000, num_cores=2), whole)
     assert not is_worth(PlanCost(num_bytes=1000, cycles=1_056_001, num_cores=2), whole)

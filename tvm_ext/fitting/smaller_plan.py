@@ -36,8 +36,8 @@ The cost is low because calls for rows are modelled less exactly than whole laye
 less than 1 % more executed instructions at this bound for most networks, and 2.6 % for the worst. Less memory than a
 quarter is not worth sequences in place of whole layers.
 """
-SHARED = Terms(most_cost=32, least_saved=8)
-"""On several cores: up to 1/32 more for an eighth of the memory. Two cores are then still about 1.85 times as fast as
+SHARED = Terms(most_cost=32, least_saved=20)
+"""On several cores: up to 1/32 more for a twentieth of the memory. Two cores are then still about 1.85 times as fast as
 one core."""
 
 MOST_TRIES = 3
