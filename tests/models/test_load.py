@@ -114,6 +114,11 @@ def test_shapes_fix_symbolic_dimensions_everywhere(tmp_path: Path) -> None:
     assert [int(dim) for dim in mod["main"].params[1].ty.shape.values] == [3, 1]
 
 
+def test_question_marks_name_no_dimension(tmp_path: Path) -> None:
+    path = saved(relu_model((1, "?", "?")), tmp_path)
+    assert [int(dim) for dim in load(path, shapes={"x": [1, 8, 16]})["main"].ret_ty.shape.values] == [1, 8, 16]
+
+
 def test_initializer_listed_as_input_is_a_constant(tmp_path: Path, x: np.ndarray) -> None:
     model = model_of([NODE("Add", ["x", "w"], ["y"])], {"x": (1, 4), "w": (1, 4)}, ["y"], constants={"w": x})
     mod = agree(saved(model, tmp_path), {"x": x})

@@ -92,9 +92,11 @@ def _element_bytes(graph: onnx.GraphProto) -> dict[str, int]:
 
 
 def _dims(tensor: onnx.TypeProto.Tensor) -> tuple[int | str | None, ...] | None:
+    """Return the dimensions of an input. Exporters also write `?` for one without a name."""
     if not tensor.HasField("shape"):
         return None
+    names = [None if dim.dim_param in ("", "?") else dim.dim_param for dim in tensor.shape.dim]
     return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
-        for dim in tensor.shape.dim
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else name
+        for dim, name in zip(tensor.shape.dim, names, strict=True)
     )
