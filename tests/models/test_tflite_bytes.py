@@ -14,7 +14,7 @@ from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import NETWORKS, NONE, RELU, RELU6, SAME, VALID, Network
-from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
+from tests.support.tflite_runners import litert, referenced, saved_tflite, tflite_micro
 from tvm_ext.execution.host_model import HostModel
 
 # Measured with TensorFlow Lite Micro: FNV-1a over the output bytes for inputs of seeds 1, 2, 3 and 1 to 100.
@@ -232,6 +232,28 @@ def test_size_of_transposed_convolution_as_input(tmp_path: Path) -> None:
     data, arrays = net.writer.finish([output]), [np.array([1, 10, 6, 5], np.int32), net.sample(x)]
     found, _ = referenced(saved_tflite(data, tmp_path), arrays)
     np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int16"])
+@pytest.mark.parametrize("activation", [RELU, RELU6])
+def test_transposed_convolution_with_an_activation(activation: int, dtype: str, tmp_path: Path) -> None:
+    """As Keras writes it. TensorFlow Lite Micro ignores the activation, LiteRT computes it."""
+    net = Network(int8=dtype == "int8", int16=dtype == "int16", seed=3)
+    x = net.input((1, 5, 6, 6))
+    given = net.weights("t", (5, 3, 4, 6), 0, x)
+    shape = net.writer.constant("size", np.array([1, 10, 12, 5], np.int32))
+    output = net.writer.operator(
+        "TRANSPOSE_CONV", [shape, given[0], x, given[1]], net.output("t", (1, 10, 12, 5)), "TransposeConvOptions",
+        Padding=SAME, StrideH=2, StrideW=2, FusedActivationFunction=activation,
+    )  # fmt: skip
+    path, arrays = saved_tflite(net.writer.finish([output]), tmp_path), [net.sample(x)]
+    found, _ = referenced(path, arrays)
+    np.testing.assert_allclose(
+        found[0], litert(path.read_bytes(), arrays)[0], rtol=0, atol=1e-6 if dtype == "float32" else 0
+    )
+    if dtype == "int8":
+        package = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "package")
+        assert package.report["verify"]["host"]["reference"] == "LiteRT"
 
 
 def test_moves_stay_on_integers(tmp_path: Path) -> None:

@@ -154,15 +154,13 @@ def _convolve(
 def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
     """Convert TRANSPOSE_CONV, whose operands are the output's shape, weights [K, R, S, C], data and bias.
 
-    A fused activation is refused, because TensorFlow Lite Micro ignores it.
+    A fused activation is computed, as LiteRT does and converters mean it. TensorFlow Lite Micro ignores it.
     """
     size, weight, data = (_given(operand) for operand in operands[:3])
     options = options_of(table, tflite.TransposeConvOptions)
     shape = array_of(size.value)
     if shape is None or shape.size != 4:
         raise Refused("the shape of its output depends on data")
-    if options.FusedActivationFunction() != tflite.ActivationFunctionType.NONE:
-        raise Refused("its fused activation is ignored by TensorFlow Lite Micro")
     extents, wanted = static_shape(data.value)[1:3], [int(extent) for extent in shape[1:3]]
     kernel, strides = static_shape(weight.value)[1:3], (options.StrideH(), options.StrideW())
     if int(shape[3]) != static_shape(weight.value)[0] or static_shape(weight.value)[3] != static_shape(data.value)[3]:
@@ -181,7 +179,7 @@ def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | N
         data.real(), weight.real(), strides=strides, padding=padding, output_padding=beyond, data_layout="NHWC",
         kernel_layout="OHWI", out_layout="NHWC",
     )  # fmt: skip
-    return _biased(result, operands[3:])
+    return activated(_biased(result, operands[3:]), options.FusedActivationFunction())
 
 
 def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, node_options
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
 from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
@@ -52,6 +53,8 @@ def run_reference(
         raise UnsupportedModel(f"{path}: SPACE_TO_BATCH_ND pads with what its memory happens to hold.")
     if any(node.operator == "DEQUANTIZE" and _has_several_scales(file, node) for node in file.nodes):
         raise UnsupportedModel(f"{path}: DEQUANTIZE uses only the first of several scales.")
+    if any(node.operator == "TRANSPOSE_CONV" and _is_activated(node) for node in file.nodes):
+        raise UnsupportedModel(f"{path}: the fused activation of TRANSPOSE_CONV is ignored.")
     if (stale := _stale_tensor(file, data)) is not None:
         raise UnsupportedModel(f"{path}: the shape of {stale!r} in the file is not that of its inputs.")
     watched = made_tensors(file, inner)
@@ -103,6 +106,11 @@ def _has_bytes(file: TfliteFile, node: TfliteNode) -> bool:
 def _is_padded(file: TfliteFile, node: TfliteNode) -> bool:
     widths = file.tensors[node.inputs[2]].data
     return widths is None or bool(widths.any())
+
+
+def _is_activated(node: TfliteNode) -> bool:
+    options = node_options(node, tflite.TransposeConvOptions)
+    return options is not None and options.FusedActivationFunction() != tflite.ActivationFunctionType.NONE
 
 
 def _has_several_scales(file: TfliteFile, node: TfliteNode) -> bool:
