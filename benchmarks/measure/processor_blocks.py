@@ -41,12 +41,15 @@ def two_cores_memory() -> str:
     found = result("two_cores_memory")["networks"]
     rows = [
         (
-            _named(name), grouped(one["arena_bytes"]), grouped(one["single_arena_bytes"]),
-            f"{one['times_the_bytes']:.2f}", grouped(one["makespan_cycles"]), f"{one['times_as_fast']:.2f}",
+            _named(name), *_by_rows(one, ""), *_by_rows(one, "single_"), f"{one['times_the_bytes']:.2f}",
+            grouped(one["makespan_cycles"]), f"{one['times_as_fast']:.2f}",
         )
         for name, one in found.items()
     ]  # fmt: skip
-    heads = ("network", "two cores, bytes", "one core, bytes", "ratio", "cycles, predicted", "speedup in cycles")
+    heads = (
+        "network", "two cores, whole layers", "two cores, bytes", "one core, whole layers", "one core, bytes", "ratio",
+        "cycles, predicted", "speedup in cycles",
+    )  # fmt: skip
     times, speedups = (sorted(one[key] for one in found.values()) for key in ("times_the_bytes", "times_as_fast"))
     return (
         f"{table(heads, rows)}\n"
@@ -54,6 +57,12 @@ def two_cores_memory() -> str:
         f"{sum(one >= 1.8 for one in speedups)} are at least 1.8 times as fast.\n"
         f"The median is {_median(times):.2f} times the bytes and {_median(speedups):.2f} times the speed.\n"
     )
+
+
+def _by_rows(found: Mapping[str, Any], cores: str) -> tuple[str, str]:
+    """Return the bytes of whole layers and of a build, in which sequences run by rows where the result says so."""
+    in_rows = " by rows" if found[f"{cores}method"] == "split" else ""
+    return grouped(found[f"{cores}whole_arena_bytes"]), f"{grouped(found[f'{cores}arena_bytes'])}{in_rows}"
 
 
 def _named(name: str) -> str:
