@@ -28,7 +28,6 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
     "--memories": ("all", "default", "some"),
     "--io-type": ("int8", "float32"),
     "--min-snr": ("10", "nan", "inf", "-1e400", "0", "x"),
-    "--cost-model": ("learned", "analytic"),
     "--name": ("model", "run", "while", "Model", "a" * 49, "string", "math", "_x", "é", "stdint", "x-y", "main"),
     "--verify": ("none", "none", "host,host", "nobody", ""),
 }  # fmt: skip

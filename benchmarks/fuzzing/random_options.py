@@ -49,7 +49,6 @@ def with_options(model: bytes, suffix: str, inputs: Specs, rng: random.Random) -
     options["io"] = rng.choices(("arena", "caller", "stream"), (6, 2, 2))[0]
     options["optimize"] = rng.choices(("balanced", "speed", "size"), (2, 1, 1))[0]
     options["least_scratch"] = rng.random() < 0.1
-    options["cost_model"] = rng.choices(("learned", "analytic"), (4, 1))[0]
     options["memories"] = rng.choices(("all", "default"), (3, 1))[0]
     calibration = None
     if inputs and all(dtype == "float32" for _, dtype in inputs.values()) and rng.random() < 0.12:

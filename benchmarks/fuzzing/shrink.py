@@ -12,7 +12,7 @@ from benchmarks.fuzzing.shrink_onnx import smaller_models
 from benchmarks.fuzzing.shrink_tflite import smaller_files
 from benchmarks.fuzzing.specimen import CommandSpecimen, ModelSpecimen, Specimen
 
-_PLAIN = {"io": "arena", "optimize": "speed", "least_scratch": False, "cost_model": "analytic", "memories": "default"}
+_PLAIN = {"io": "arena", "optimize": "speed", "least_scratch": False, "memories": "default"}
 
 
 def shrunk(specimen: Specimen, fails: Callable[[Specimen], bool], *, most_tries: int = 300) -> Specimen:

@@ -118,38 +118,6 @@ def monotonic() -> str:
     return table(heads, rows)
 
 
-def whole_updates() -> str:
-    """Whole updates for several memories beside the search."""
-    found = result("whole_updates")
-    names = {"random": "random networks and platforms", "zoo": "networks of the zoo, given and random platforms"}
-    plans = {
-        "proposal": "proposal",
-        "greedy": "all cuts, memories of the greedy start",
-        "places_alone": "memories only",
-    }
-    rows = [
-        (
-            name if place == 0 else "", str(found[group]["problems"]) if place == 0 else "", title,
-            f"{one['mean_gap_percent']:.2f} %", f"{one['most_gap_percent']:.2f} %",
-            f"{100 * one['within_3_percent']:.0f} %", f"{100 * one['share_of_seconds']:.1f} %",
-            f"{100 * one['median_share_of_seconds']:.1f} %",
-        )
-        for group, name in names.items()
-        for place, (title, one) in enumerate((title, found[group][plan]) for plan, title in plans.items())
-    ]  # fmt: skip
-    heads = (
-        "problems", "number", "plan", "predicted time above the search, mean", "maximum", "within 3 %",
-        "processor time relative to the search", "median",
-    )  # fmt: skip
-    made = "\n".join(
-        f"Of {found[group]['problems']} plans of the search for {name.partition(',')[0]} "
-        f"{found[group]['plans_of_search_with_cuts']} have cuts and "
-        f"{found[group]['plans_of_search_with_repeats']} have recomputation."
-        for group, name in names.items()
-    )
-    return f"The trees take {grouped(found['weights']['bytes'])} bytes.\n\n{table(heads, rows)}\n{made}\n"
-
-
 def hierarchy() -> str:
     """Predicted cycles in one memory and in all."""
     found = result("hierarchy")
@@ -263,7 +231,7 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, whole_updates, hierarchy, default_plans, streams, tflm, tflm_tiny,
+        arenas, budgets, ways, monotonic, hierarchy, default_plans, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, jobs, sweep, tflite_files, tflite_operators, onnx_suite,
         mutants, fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,

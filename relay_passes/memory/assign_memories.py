@@ -34,7 +34,6 @@ from relay_passes.searched import Searched
 from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
 from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
-from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.search import assign
 from tvm_ext.core.decisions.composites import OperatorMemories
 from tvm_ext.core.decisions.models import PredictedTime
@@ -58,7 +57,6 @@ class AssignMemories(SearchingPass):
     backend, time: of the platform's first processor.
     others: the other processors on which steps may run, by name.
     limits: the bytes that each memory may give; memories not listed are not used.
-    rate: a learned cost model, whose proposal is used where it is faster than the result of the search.
     """
 
     def __init__(
@@ -67,11 +65,9 @@ class AssignMemories(SearchingPass):
         time: TimeModel,
         limits: Mapping[str, int],
         others: Mapping[str, ProcessorCosts] = MappingProxyType({}),
-        *,
-        rate: Rate | None = None,
     ) -> None:
         super().__init__(backend)
-        self.time, self.limits, self.others, self.rate = time, limits, others, rate
+        self.time, self.limits, self.others = time, limits, others
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         near = near_memories(self.time, self.limits)
@@ -80,7 +76,7 @@ class AssignMemories(SearchingPass):
         whole = whole_problem(known, self.backend, self.time, self.limits, self.others)
         problem, hosts = cut_problem(whole, known.by_rows, sequences_of(mod, known.operators))
         before = problem.at_home()
-        found = assign(problem, self.rate)
+        found = assign(problem)
         cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
         fits_better = problem.overflow(found) < problem.overflow(before)
         least = LEAST_GAIN if any(has_higher_rate(self.time, memory) for memory in near) else LEAST_GAIN_OF_LATENCY

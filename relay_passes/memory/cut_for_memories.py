@@ -27,7 +27,7 @@ from relay_passes.memory.rematerialize import with_repeats
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import cut_module
 from relay_passes.searched import Searched
-from relay_passes.solvers.memories.updates import Rates, Updates
+from relay_passes.solvers.memories.updates import Updates
 from tvm_ext.core.decisions.models import Recomputed
 from tvm_ext.core.time_model import TimeModel
 
@@ -48,11 +48,9 @@ class CutForMemories(SearchingPass):
         time: TimeModel,
         limits: Mapping[str, int],
         known: Searched | None = None,
-        *,
-        rates: Rates | None = None,
     ) -> None:
         super().__init__(backend, known=known)
-        self.time, self.limits, self.rates = time, limits, rates
+        self.time, self.limits = time, limits
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         operators = known.operators
@@ -62,7 +60,7 @@ class CutForMemories(SearchingPass):
         if operators.reading or any(sequences_of(mod, operators)):
             return mod
         whole = whole_problem(known, self.backend, self.time, self.limits)
-        found, before = Updates(whole, known.repeating, self.rates).fastest()
+        found, before = Updates(whole, lambda sequence: known.repeating(sequence).few()).fastest()
         fits_better = found.score.overflow < before.score.overflow
         is_faster = found.score.cycles <= before.score.cycles * (1 - LEAST_GAIN)
         if not (fits_better or is_faster) or (found.sequence, found.cut) == (before.sequence, before.cut):

@@ -149,7 +149,7 @@ def test_a_build_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    "options", [{"quantize": "int4"}, {"io_type": "float32"}, {"min_snr_db": float("nan")}, {"cost_model": "taught"}]
+    "options", [{"quantize": "int4"}, {"io_type": "float32"}, {"min_snr_db": float("nan")}, {"memories": "taught"}]
 )
 def test_options(options: dict[str, object]) -> None:
     with pytest.raises(BadOptions):

@@ -38,7 +38,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("least_flash = ", {"least_flash": 5}),
     *(
         (f"{key} = ", {key: value})
-        for key in ("optimize", "io", "quantize", "cost_model", "weights")
+        for key in ("optimize", "io", "quantize", "memories", "weights")
         for value in ("", None, [], 5)
     ),
 ]

@@ -112,7 +112,7 @@ def test_the_page_of_commands_has_every_option() -> None:
 
 RENAMED = {
     "hop": "new_frames", "hop_axis": "time_axis", "group": "placement_granularity", "objective": "placement_objective",
-    "image": "relocatable_image", "guide": "cost_model",
+    "image": "relocatable_image",
 }  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class Repeating(Updates):
     """The first repeat that may pay, with the best cut that has sequences; before it, all at home."""
 
     def fastest(self) -> tuple[Update, Update]:
-        ranked = self.ranked((promising(self.whole)[0],), self.cuts)
+        ranked = self.with_repeats((promising(self.whole)[0],), self.cuts)
         found = next(one for one in ranked if any(part.rows_per_call for part in one.cut.segments))
         return found, self.uncut(AssignmentProblem.at_home)
 

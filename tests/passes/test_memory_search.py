@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from relay_passes.solvers.memories import search as memory_search
 from relay_passes.solvers.memories.assignment import Assignment, Place
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
-from relay_passes.solvers.memories.search import assign
+from relay_passes.solvers.memories.search import assign, assign_quickly
 from relay_passes.solvers.memories.state import Item, State, Timeline, Transfer
 from tests.support.memory_problems import always_on, in_sequences, random_problem
 from tvm_ext.core.time_model import DOUBLE_WORDS, KernelTime, TimeModel
@@ -59,6 +59,45 @@ def test_limits_are_held_and_nothing_gets_slower(seed: int, steps: int, near: in
     checked(problem, found)
     assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
     assert assign(problem) == found
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.integers(1, 14), st.integers(0, 40_000), st.booleans(), st.booleans())
+def test_quick_assignments_hold_limits_too(seed: int, steps: int, near: int, dma: bool, split: bool) -> None:
+    problem = random_problem(seed, steps, near_bytes=near, dma=dma)
+    problem = in_sequences(problem) if split else problem
+    found = assign_quickly(problem)
+    checked(problem, found)
+    assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
+    assert assign_quickly(problem) == found
+
+
+def test_quick_assignments_are_near_the_search() -> None:
+    gaps: list[float] = []
+    for seed in range(8):
+        problem = random_problem(seed, 14, near_bytes=8_000)
+        cycles = [problem.predicted_cycles(by(problem)) for by in (assign_quickly, assign)]
+        gaps.append(cycles[0] / cycles[1] - 1)
+    assert np.mean(gaps) < 0.02
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.integers(2, 12), st.integers(0, 40_000), st.booleans())
+def test_no_choice_that_is_left_out_would_gain(seed: int, steps: int, near: int, dma: bool) -> None:
+    """In any state, also where a fast memory is too small: a choice that may not gain has no better score."""
+    problem = random_problem(seed, steps, near_bytes=near, dma=dma)
+    search = memory_search._Search(problem)
+    random = np.random.default_rng(seed)
+    for item in search.items:
+        menu = search.menus[item]
+        search.state.set(item, menu[int(random.integers(len(menu)))])
+    search.best = search.state.score()
+    for item in search.items:
+        before, may_gain = search.state.choices[item], search._may_gain(item)
+        for choice in search.menus[item]:
+            search.state.set(item, choice)
+            assert may_gain(choice) or search.state.score() >= search.best
+        search.state.set(item, before)
 
 
 @settings(max_examples=25, deadline=None)

@@ -35,7 +35,6 @@ from tvm_ext.compilation.stages import (
     from_memory,
     order,
     processor_costs,
-    proposing,
     sharing,
 )
 from tvm_ext.core.decisions.composites import ProcessorPlacement, Region
@@ -230,7 +229,7 @@ def _compiled(
     model = options.name or source.name
     placing = sharing(platform, options, backend, spread)
     costs = processor_costs(platform, options, backend, spread) if limits else []
-    remaining = [*placing, *from_memory(platform, backend, model, None, limits, costs, proposing(options))]
+    remaining = [*placing, *from_memory(platform, backend, model, None, limits, costs)]
     lowered = tvm.transform.Sequential(remaining)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = single_region(lowered, with_next_names(names.outputs, states))

@@ -74,9 +74,7 @@ from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.simplify.slice_takes import SliceTakes
 from relay_passes.simplify.turn_transposed import TurnTransposed
-from relay_passes.solvers.memories.propose import Rate
 from relay_passes.streams.stream_windows import StreamWindows
-from tvm_ext.compilation.learned_updates import learned_updates
 from tvm_ext.core.decisions.decision import carried_over
 from tvm_ext.core.errors import ExtensionFailed, TvmExtError
 from tvm_ext.core.extensions import PASSES, Extension, extensions
@@ -154,7 +152,7 @@ def passes(
     return [
         *before_order(platform, backend, options),
         *order(backend),
-        *from_memory(platform, backend, prefix, memory_pass, limits, rate=proposing(options)),
+        *from_memory(platform, backend, prefix, memory_pass, limits),
     ]
 
 
@@ -229,8 +227,7 @@ def cutting(
     """
     if len(options.cores_of(platform)) > 1 or options.offloads_of(platform):
         return tvm.transform.Sequential([])
-    rates = learned_updates() if options.cost_model == "learned" else None
-    return CutForMemories(backend, time_model(platform), limits, known, rates=rates)
+    return CutForMemories(backend, time_model(platform), limits, known)
 
 
 def sharing(
@@ -280,25 +277,18 @@ def from_memory(
     memory_pass: MemoryPass,
     limits: Mapping[str, int] | None,
     costs: Sequence[ProcessorCosts] = (),
-    rate: Rate | None = None,
 ) -> list[tvm.transform.Pass]:
     """Return the last passes of phase 4, which save memory and assign memories, and phase 5.
 
     costs: the result of `processor_costs` if several processors may run operators.
-    rate: function of the learned cost model that proposes memories of tensors.
     """
     others = {cost.processor.name: cost for cost in costs[1:]}
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(backend, time_model(platform), limits, others, rate=rate)] if limits else []),
+        *([AssignMemories(backend, time_model(platform), limits, others)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
-
-
-def proposing(options: BuildOptions) -> Rate | None:
-    """Return the function of the learned cost model that proposes memories of tensors; None without that option."""
-    return learned_updates().places if options.cost_model == "learned" else None
 
 
 def backend_of(

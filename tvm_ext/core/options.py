@@ -59,7 +59,6 @@ Quantize = Literal["none", "int8", "auto"]
 Weights = Literal["int8", "mixed", "int4"]
 Activations = Literal["int8", "mixed", "int16"]
 IoType = Literal["int8", "float32"]
-CostModel = Literal["analytic", "learned"]
 Memories = Literal["all", "default"]
 
 
@@ -113,8 +112,6 @@ class BuildOptions:
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     least_flash: take no kernels whose weights are stored in more bytes than the model's for speed; tried by itself
         where constants take more than `flash`, or than their memory holds.
-    cost_model: where a platform has several memories, `learned` takes the proposal of a learned model where it is
-        faster than the plan of the search; `analytic` searches alone.
     new_frames: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps
         what it needs of earlier frames, and answers as the whole window would. time_axis: input -> axis of time, where
         more than one may be.
@@ -261,14 +258,6 @@ class BuildOptions:
     ] = None
     least_scratch: Annotated[bool, Option(group="Memory")] = False
     least_flash: Annotated[bool, Option(group="Memory")] = False
-    cost_model: Annotated[
-        CostModel,
-        Option(
-            formerly="guide",
-            group="Memory",
-            help="Search for memories of tensors with proposals of a learned cost model, or without.",
-        ),
-    ] = "learned"
     memories: Annotated[
         Memories,
         Option(group="Memory", help="Memories for tensors: all, with copies between them, or only the default memory."),

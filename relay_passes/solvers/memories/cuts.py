@@ -68,9 +68,6 @@ class SegmentTimes:
 
     near: cycles that memories add where all operands lie in a fast memory.
     home: the same for the default memory.
-    weights_home: the part of `home` for weights.
-    weights: bytes of weights.
-    cycles: cycles of instructions.
     """
 
     def __init__(self, problem: AssignmentProblem) -> None:
@@ -78,22 +75,8 @@ class SegmentTimes:
         indices = range(len(problem.steps))
         self.near = _added([min(_waits(problem, index, memory) for memory in problem.near) for index in indices])
         self.home = _added([_waits(problem, index, "") for index in indices])
-        self.weights_home = _added([problem.weights_cycles(index, problem.stored) for index in indices])
-        self.weights = _added([step.weights_bytes for step in problem.steps])
-        self.cycles = _added([step.cycles for step in problem.steps])
         self.room = max(problem.limits[memory] for memory in problem.near)
         self.per_instruction = problem.time.compute_cycles("", 1.0)
-
-    def of_platform(self) -> tuple[float, ...]:
-        """Return features of the platform.
-
-        They are the size of all fast memories relative to the largest, the ratio of waits in the default memory to
-        waits in fast memory, and whether a DMA copies values, and weights, to the first fast memory.
-        """
-        problem = self.problem
-        ways = ((source, problem.near[0]) for source in (problem.default_memory, problem.stored))
-        rooms = sum(problem.limits[memory] for memory in problem.near) / max(self.room, 1)
-        return rooms, self.home[-1] / max(self.near[-1], 1.0), *(float(problem.time.has_dma(*way)) for way in ways)
 
     @staticmethod
     def between(added: np.ndarray, ending: Ending) -> np.ndarray:
@@ -132,5 +115,5 @@ def _waits(problem: AssignmentProblem, index: int, near: str) -> float:
     return waits
 
 
-def _added(numbers: list[float] | list[int]) -> np.ndarray:
+def _added(numbers: list[float]) -> np.ndarray:
     return np.array([0.0, *np.cumsum(numbers)])

@@ -1,67 +1,63 @@
 """Search the memories of values, weights and scratch with which a model runs in the least predicted time.
 
-A greedy start adds items in the order of their saving per byte and step. Each item gets the choice that saves most
-while there is room. Then local improvement follows: every item tries all its choices again. Where a memory is full, the
-item in the way that is not needed for longest is evicted first (Belady's rule), if the whole run becomes faster. Two
-starts are improved, an empty fast memory, and a fast memory that keeps every value until another value evicts it. The
-faster result is taken. The proposal of a learned cost model for everything at once (`propose`) is a third start, and
-only its greatest apparent losses are repaired.
+Three starts are compared. Two are greedy: they add items in the order of their saving per byte and step, or of their
+saving, and each item gets the choice that saves most while there is room. The third keeps every value in fast memory
+until another value evicts it. Each start is repaired in a few trials where it seems to lose the most time.
+
+Local improvement follows for the fastest: every item tries all its choices again. Where a memory is full, the item in
+the way that is not needed for longest is evicted first (Belady's rule), if the whole run becomes faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from relay_passes.solvers.memories.assignment import Assignment, Place
+from relay_passes.solvers.memories.menus import Menus
 from relay_passes.solvers.memories.problem import AssignmentProblem
-from relay_passes.solvers.memories.propose import FACT_LEADS, LEADS, Menus, Rate, propose
-from relay_passes.solvers.memories.state import Choice, Item, Score, State
+from relay_passes.solvers.memories.state import Choice, Item, Score, Share, State
 
 MOST_TRIALS = 12_000
-"""Number of choices tried in all. Each costs a walk over the steps."""
-MENDING, LEAST_MENDING, MOST_MENDING = 2, 200, 300
-"""Mean number of choices per item that are tried to repair a proposal, and the least and largest number in all."""
+"""Number of choices that an improvement tries. Each costs a walk over the steps."""
+REPAIRING, LEAST_REPAIRING, MOST_REPAIRING = 2, 200, 300
+"""Mean number of choices per item that are tried to repair a start, and the least and largest number in all."""
+LEAST_ROUND = 0.001
+"""Fraction of the predicted time that a round over all items has to gain for another round to follow."""
 MOST_EVICTIONS = 3
 
 
-def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials: int = MOST_TRIALS) -> Assignment:
+def assign(problem: AssignmentProblem, *, most_trials: int = MOST_TRIALS) -> Assignment:
     """Return the fastest assignment found within every memory's limit, or everything in default memory if none is
     faster.
 
-    rate: of a learned cost model. Its proposal is taken where it is faster than the results of the searches, so that it
-    never makes a result slower.
-    most_trials: of each search after its start; 0 for the proposal alone.
+    most_trials: of the improvement that follows the repair of the starts.
     """
-    searches: list[_Search] = []
-    if most_trials:
-        searches += [_Search(problem), _Search(problem)]
-        searches[0].greedy()
-        searches[1].keep_near()
+    searches = [_Search(problem) for _ in range(3)]
+    searches[0].add_by_density()
+    searches[1].add_by_saving()
+    searches[2].keep_near()
     for search in searches:
-        search.improve(most_trials)
-    if rate is not None:
-        searches.append(_Search(problem, FACT_LEADS))
-        searches[-1].propose(rate)
-    if not searches:
-        return State(problem).assignment()
-    best = min(searches, key=lambda search: search.best)
-    return best.state.assignment() if best.best < best.at_home else best.home
+        search.repair()
+    fastest = min(searches, key=lambda search: search.best)
+    fastest.improve(most_trials)
+    return fastest.result()
 
 
-def assign_greedily(problem: AssignmentProblem) -> Assignment:
-    """Return the search's greedy start alone, or everything in the default memory."""
+def assign_quickly(problem: AssignmentProblem) -> Assignment:
+    """Return an assignment within every memory's limit in a fraction of the time of `assign`."""
     search = _Search(problem)
-    search.greedy()
-    return search.state.assignment() if search.best < search.at_home else search.home
+    search.add_by_saving()
+    search.repair()
+    return search.result()
 
 
 class _Search:
-    """A search from everything in the default memory. leads: as in `Menus`."""
+    """A search from everything in the default memory."""
 
-    def __init__(self, problem: AssignmentProblem, leads: Sequence[int] = LEADS) -> None:
+    def __init__(self, problem: AssignmentProblem) -> None:
         self.problem, self.state = problem, State(problem)
-        self.known = Menus(self.state, leads)
-        self.elapsed, self.menus = self.known.elapsed, self.known.of
+        known = Menus(self.state)
+        self.elapsed, self.menus = known.elapsed, known.of
         self.order = {item: place for place, item in enumerate(self.menus)}
         self.items = [item for item, menu in self.menus.items() if len(menu) > 1]
         self.movable = set(self.items)
@@ -69,9 +65,16 @@ class _Search:
         self.home = self.state.assignment()
         self.trials = 0
 
-    def greedy(self) -> None:
-        """Add items in the order of what their best choice saves per byte and step, each with its best choice."""
-        worth = {item: max(map(self._density(item), self.menus[item])) for item in self.items}
+    def add_by_density(self) -> None:
+        """Add items in the order of what their best choice saves per byte and step."""
+        self._add({item: max(map(self._density(item), self.menus[item])) for item in self.items})
+
+    def add_by_saving(self) -> None:
+        """Add items in the order of what their best choice saves."""
+        self._add({item: max(map(self._saved(item), self.menus[item])) for item in self.items})
+
+    def _add(self, worth: Mapping[Item, float]) -> None:
+        """Set each item to its best choice, items of the highest worth first."""
         for item in sorted(self.items, key=lambda item: -worth[item]):
             self._take_best(item)
 
@@ -90,37 +93,45 @@ class _Search:
                     self.state.set(item, before)
         self.best = self.state.score()
 
-    def propose(self, rate: Rate) -> None:
-        """Take a learned cost model's proposal, and repair it in few trials where most seems lost."""
-        propose(self.state, self.known, rate)
-        self.best = self.state.score()
-        self.menus = Menus(State(self.problem), LEADS).of
+    def repair(self) -> None:
+        """Try the choices of the items that seem to lose the most time, in few trials."""
+        most = self.trials + max(LEAST_REPAIRING, min(REPAIRING * len(self.items), MOST_REPAIRING))
         gained = True
         while gained:
             gained = False
             lost = {item: max(map(self._saved(item), self.menus[item])) for item in self.items}
             for item in sorted((item for item in self.items if lost[item] > 0), key=lambda item: -lost[item]):
-                if self.trials >= max(LEAST_MENDING, min(MENDING * len(self.items), MOST_MENDING)):
+                if self.trials >= most:
                     return
                 gained |= self._take_best(item)
                 gained |= self._take_with_evictions(item)
 
     def improve(self, most_trials: int) -> None:
-        """Try all choices of all items until no item gains, or until enough choices are tried."""
-        gained = True
-        while gained and self.trials < most_trials:
-            gained = False
+        """Try all choices of all items until a round gains too little, or until enough choices are tried."""
+        before: Score | None = None
+        most = self.trials + most_trials
+        while self.trials < most and (before is None or self._gains(before)):
+            before = self.best
             for item in self.items:
-                gained |= self._take_best(item)
-                gained |= self._take_with_evictions(item)
+                self._take_best(item)
+                self._take_with_evictions(item)
             for item in self.items:
                 self._take_smallest(item)
+
+    def _gains(self, before: Score) -> bool:
+        """Return True if the score is lower than before by enough for another round."""
+        return (self.best.overflow, self.best.cycles) < (before.overflow, before.cycles * (1 - LEAST_ROUND))
+
+    def result(self) -> Assignment:
+        """Return the current assignment, or everything in the default memory if it is not faster."""
+        return self.state.assignment() if self.best < self.at_home else self.home
 
     def _take_best(self, item: Item) -> bool:
         """Set an item to the choice with the best score, and return whether that changed anything."""
         kept, found, best = self.state.choices[item], self.state.choices[item], self.best
+        may_gain = self._may_gain(item)
         for choice in self.menus[item]:
-            if choice != kept:
+            if choice != kept and may_gain(choice):
                 score = self._try(item, choice)
                 if _beats(score, best):
                     found, best = choice, score
@@ -145,9 +156,13 @@ class _Search:
                 return
 
     def _take_with_evictions(self, item: Item) -> bool:
-        """Try each choice that does not fit by evicting the items in its way, and keep it where that pays."""
+        """Try each choice that does not fit by evicting the items in its way, and keep it where that pays.
+
+        Evictions rarely make a run faster by themselves, so only a choice that may gain without them is tried.
+        """
+        may_gain = self._may_gain(item)
         for choice in self.menus[item]:
-            if choice == self.state.choices[item] or self.trials >= MOST_TRIALS:
+            if choice == self.state.choices[item] or self.trials >= MOST_TRIALS or not may_gain(choice):
                 continue
             before = {item: self.state.choices[item]}
             self.state.set(item, choice)
@@ -212,6 +227,21 @@ class _Search:
         kept = self.state.share(item, self.state.choices[item])
         return saved
 
+    def _may_gain(self, item: Item) -> Callable[[Choice], bool]:
+        """Return a function that is False for a choice with which the run cannot become faster.
+
+        The processors are busy for the cycles of all steps and of the copies by cores. A run takes at least this time,
+        so a choice gains nothing if it adds more cycles than the run now waits for. Where a memory is too small, every
+        choice may gain.
+        """
+
+        def may_gain(choice: Choice) -> bool:
+            return is_over or _busy(self.state.share(item, choice)) < most
+
+        is_over = self.best.overflow > (0, 0)
+        most = self.best.cycles - self.state.busy() + _busy(self.state.share(item, self.state.choices[item]))
+        return may_gain
+
     def _density(self, item: Item) -> Callable[[Choice], float]:
         """Return a function for the saved cycles per byte and step that a choice takes in fast memory."""
         saved = self._saved(item)
@@ -223,6 +253,11 @@ class _Search:
             return saved(choice) / max(1, sum(taken)) if taken else 0.0
 
         return density
+
+
+def _busy(share: Share) -> float:
+    """Return the cycles of an item during which a processor is busy."""
+    return sum(cycles for _, cycles in share.cycles) + sum(c for _, _, c, is_dma in share.transfers if not is_dma)
 
 
 def _beats(score: Score, other: Score) -> bool:

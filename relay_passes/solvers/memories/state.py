@@ -124,6 +124,11 @@ class State:
         """Return when each step could start as the choices were last settled, and the end of the run, in cycles."""
         return self._timeline.begins
 
+    def busy(self) -> float:
+        """Return the cycles of all steps and of the copies by cores, which no other work hides."""
+        copies = (cycles for some in self._starting.values() for _, _, cycles, is_dma in some if not is_dma)
+        return sum(self.cycles) + sum(copies)
+
     def overflow(self) -> tuple[int, int]:
         """Return the overflow as `Problem.overflow` defines it."""
         return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.default_memory)
