@@ -207,13 +207,14 @@ def main() -> None:
     """Run as fork server. Arguments: the module, and the descriptor of the socket for requests."""
     module, control = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that uses this one receives the same signal
+    gc.disable()  # while objects are only created, the collector finds nothing
     signal.alarm(_IMPORT_S)
     with suppress(Exception, SystemExit):  # each child tries again, and reports the error
         child_main.prepared(module)
     signal.alarm(0)
     _end_threads_of_blas()
-    gc.collect()
     gc.freeze()  # the collector would otherwise write into all pages that the children share
+    gc.enable()
     _serve(module, control, forks=_has_one_thread())
 
 
