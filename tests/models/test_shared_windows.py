@@ -15,6 +15,8 @@ from codegen_c.backend.build import Compiled
 from tests.support.transformer_models import compact_transformer
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.compilation.pipeline import compile_model
+from tvm_ext.tuning import tune
+from tvm_ext.tuning.layers import layer_calls, layers_of
 
 PLATFORM = "cortex_m4"
 
@@ -58,3 +60,18 @@ def test_joined_layers_save_instructions_and_keep_to_a_budget(tmp_path: Path, mo
     assert together.plan.arena_bytes <= alone.plan.arena_bytes * backend_build.MOST_GROWTH
     tight = compiled(model, tmp_path, ram=alone.plan.arena_bytes)
     assert tight.plan.arena_bytes <= alone.plan.arena_bytes
+
+
+def test_measurements_are_of_single_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that measure best may leave layers apart. This must not count as more calls."""
+    together = compiled(compact_transformer(), tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(backend_build, "with_shared_windows", lambda program, apart=(): program)
+        alone = compiled(compact_transformer(), tmp_path)
+    names = [[call.name for call in layer_calls(one.program)] for one in (together, alone)]
+    assert names[0] == names[1] and len(names[0]) > len(list(together.program.kernel_calls()))
+    options = BuildOptions(quantize="int8")
+    steps = [{step for layer in layers_of(one, options) for step in layer.steps} for one in (together, alone)]
+    assert steps[0] == steps[1]
+    assert tune._fits_as_cheaply(alone, together)
+    assert steps[0] <= set(tune._free_bytes(together, options))

@@ -13,6 +13,7 @@ from codegen_c.kernels.measurements import KernelMethod
 from codegen_c.kernels.registry import KernelCandidate, candidates
 from codegen_c.operators.kinds import Operator, TensorType
 from codegen_c.operators.titles import operator_digest
+from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import aligned
@@ -53,12 +54,16 @@ def method_text(method: KernelMethod) -> str:
     return f"{kernel} {'x'.join(map(str, block))}".strip()
 
 
+def layer_calls(program: Program) -> list[KernelCall]:
+    """Return a call for each layer; calls that compute several layers are replaced by those of the layers."""
+    return [one for call in program.kernel_calls() for one in call.joined or (call,)]
+
+
 def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
     """Return the kernel calls of the platform's first processor, by the digest of their operators."""
     own = compiled.platform.processor.name
     found: dict[str, list[KernelCall]] = {}
-    calls = [one for call in compiled.program.kernel_calls() for one in call.joined or (call,)]
-    for call in calls:
+    for call in layer_calls(compiled.program):
         digest = operator_digest(call.operator) if call.operator and call.processor in ("", own) else None
         if digest:
             found.setdefault(digest, []).append(call)

@@ -11,7 +11,7 @@ from codegen_c.arena.memory_plan import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.measurements import KernelMeasurements, KernelMethod
 from codegen_c.kernels.registry import KernelCandidate
-from codegen_c.program.steps import calls
+from codegen_c.program.steps import KernelCall, calls
 from tvm_ext.compilation.pipeline import Compiler
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.errors import DoesNotFit
@@ -23,7 +23,7 @@ from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.runner import Runner
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.services.cache import ResultCache
-from tvm_ext.tuning.layers import TunedLayer, digests_of, layers_of, method_of
+from tvm_ext.tuning.layers import TunedLayer, digests_of, layer_calls, layers_of, method_of
 from tvm_ext.tuning.layers_program import MeasuredMethod
 from tvm_ext.tuning.measure import Bench, measured_ways
 from tvm_ext.tuning.record import TunedMethods, Tuning
@@ -136,13 +136,14 @@ def _memory(candidate: KernelCandidate) -> tuple[int, int]:
 
 
 def _free_bytes(compiled: Compiled, options: BuildOptions) -> dict[str, int]:
-    """Return the free bytes of the default memory during each call, by the call's name."""
+    """Return the free bytes of the default memory while a layer runs, by the name of its call."""
     home, program = compiled.platform.activations, compiled.program
     limit, live = options.limit_bytes(compiled.platform), live_profile(program, compiled.plan).get(home, [])
     return {
-        call.name: max(0, limit - num_bytes)
+        one.name: max(0, limit - num_bytes)
         for step, num_bytes in zip(program.steps, live, strict=False)
         for call in calls(step)
+        for one in (call.joined if isinstance(call, KernelCall) and call.joined else (call,))
     }
 
 
@@ -154,5 +155,5 @@ def _same_choice(layers: Sequence[TunedLayer], measurements: KernelMeasurements)
 
 def _fits_as_cheaply(compiled: Compiled, modelled: Compiled) -> bool:
     """Return True if making the model fit added no more predicted instructions and calls than without measurements."""
-    calls, before = (sum(1 for _ in one.program.kernel_calls()) for one in (compiled, modelled))
+    calls, before = (len(layer_calls(one.program)) for one in (compiled, modelled))
     return calls <= before and compiled.added_instructions <= modelled.added_instructions
