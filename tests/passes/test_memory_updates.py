@@ -20,6 +20,7 @@ from relay_passes.solvers.memories.updates import Updates
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.search import frontier
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.time_model import UNIFORM, Traffic
 
 SEEDS = (0, 1, 2, 4)
 """Networks that a frontier cuts."""
@@ -59,6 +60,22 @@ def test_a_search_keeps_count_of_cut_problems(seed: int) -> None:
         assert state.assignment() == found
         assert state.overflow() == problem.overflow(found)
         assert state.begins()[-1] == pytest.approx(problem.predicted_cycles(found), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_each_kernel_of_a_sequence_accesses_the_scratch_in_its_own_way(seed: int) -> None:
+    """A first step whose kernel never begins a burst does not make the scratch of the others cheap."""
+    of = network(seed)
+    steps = [
+        replace(step, kernel=replace(UNIFORM, scratch=Traffic(transactions=0, bursts=index / 8, num_bytes=1)))
+        for index, step in enumerate(of.problem.steps)
+    ]
+    problem, segments = replace(of.problem, steps=tuple(steps)), of.segments(order(of))
+    cut, _ = cut_problem(problem, segments, frontier(segments)[-1].segments)
+    assert any(step.together for step in cut.steps)
+    memory = problem.default_memory
+    apart, together = (sum(one.scratch_cycles(index, memory) for index in order(of)) for one in (problem, cut))
+    assert together == pytest.approx(apart, rel=0.01)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from relay_passes.solvers.split.kept_rows import KeptRows, kept_in
 from relay_passes.solvers.split.search import Split, cheapest_cut
 from relay_passes.solvers.split.segment import Ending, Segment
 from relay_passes.solvers.split.segments import Segments
+from tvm_ext.core.time_model import Traffic
 
 
 def cut_problem(
@@ -36,12 +37,28 @@ def cut_problem(
         for index in range(segment.begin, segment.end):
             steps[index] = _in_series(steps[index], kept, is_first=index == segment.begin)
         first = steps[segment.begin]
-        accessed = sum(step.scratch_access_bytes for step in problem.steps[segment.begin : segment.end])
+        accessed, access = _scratch_of(problem.steps[segment.begin : segment.end])
         steps[segment.begin] = replace(
-            first, cycles=first.cycles + added, scratch_bytes=kept.scratch_bytes, scratch_access_bytes=accessed
-        )
+            first, cycles=first.cycles + added, kernel=replace(first.kernel, scratch=access),
+            scratch_bytes=kept.scratch_bytes, scratch_access_bytes=accessed,
+        )  # fmt: skip
         steps[segment.end - 1] = replace(steps[segment.end - 1], shared=kept.shared)
     return replace(problem, steps=tuple(steps), sizes=tuple(sizes)), hosts
+
+
+def _scratch_of(steps: Sequence[Step]) -> tuple[int, Traffic]:
+    """Return the bytes of scratch that the steps of a sequence access, and their mean traffic for each byte.
+
+    The sequence has one scratch buffer, which counts as that of its first step, but each kernel accesses it in its own
+    way.
+    """
+    accessed = sum(step.scratch_access_bytes for step in steps)
+    shares = [(step.kernel.scratch, step.scratch_access_bytes / max(accessed, 1)) for step in steps]
+    return accessed, Traffic(
+        transactions=sum(one.transactions * share for one, share in shares),
+        bursts=sum(one.bursts * share for one, share in shares),
+        num_bytes=sum(one.num_bytes * share for one, share in shares),
+    )
 
 
 def _in_series(step: Step, kept: KeptRows, *, is_first: bool) -> Step:
