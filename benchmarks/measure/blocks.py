@@ -36,6 +36,7 @@ from benchmarks.measure.quantizer_blocks import quantizers
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import riscv_vectors
 from benchmarks.measure.search_blocks import recomputation
+from benchmarks.measure.shared_window_blocks import shared_windows
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
@@ -237,6 +238,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
+        shared_windows,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
