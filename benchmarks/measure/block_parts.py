@@ -38,7 +38,8 @@ def result(name: str) -> dict[str, Any]:
 
 
 def network_name(network: str, *, dtype: bool = False) -> str:
-    name = NAMES[without_dtype(network)]
+    known = without_dtype(network)
+    name = f"random layers {known.removeprefix('random_')}" if known.startswith("random_") else NAMES[known]
     return f"{name}, {dtype_name(network.rpartition('_')[2])}" if dtype else name
 
 

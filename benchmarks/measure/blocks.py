@@ -29,6 +29,7 @@ from benchmarks.measure.cycle_blocks import (
 )  # fmt: skip
 from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
+from benchmarks.measure.idea_blocks import ideas
 from benchmarks.measure.order_blocks import free_orders, reached_orders
 from benchmarks.measure.processor_blocks import bundle_rounds, jobs, pipelines, sweep, two_cores, two_cores_memory
 from benchmarks.measure.published import read_published
@@ -238,7 +239,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
-        shared_windows,
+        shared_windows, ideas,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

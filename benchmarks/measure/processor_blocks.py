@@ -41,8 +41,8 @@ def two_cores_memory() -> str:
     found = result("two_cores_memory")["networks"]
     rows = [
         (
-            _named(name), *_by_rows(one, ""), *_by_rows(one, "single_"), f"{one['times_the_bytes']:.2f}",
-            grouped(one["makespan_cycles"]), f"{one['times_as_fast']:.2f}",
+            network_name(name, dtype=True), *_by_rows(one, ""), *_by_rows(one, "single_"),
+            f"{one['times_the_bytes']:.2f}", grouped(one["makespan_cycles"]), f"{one['times_as_fast']:.2f}",
         )
         for name, one in found.items()
     ]  # fmt: skip
@@ -63,13 +63,6 @@ def _by_rows(found: Mapping[str, Any], cores: str) -> tuple[str, str]:
     """Return the bytes of whole layers and of a build, in which sequences run by rows where the result says so."""
     in_rows = " by rows" if found[f"{cores}method"] == "split" else ""
     return grouped(found[f"{cores}whole_arena_bytes"]), f"{grouped(found[f'{cores}arena_bytes'])}{in_rows}"
-
-
-def _named(name: str) -> str:
-    drawn = name.split("_")
-    if drawn[0] != "random":
-        return network_name(name, dtype=True)
-    return f"random layers {drawn[1]}, {'int8' if drawn[2] == 'int8' else 'float32'}"
 
 
 def _median(values: Sequence[float]) -> float:
