@@ -20,6 +20,7 @@ from codegen_c.targets.registry import target_of
 from tests.kernels.guarded import GUARD, Guarded
 from tests.support.runtime_headers import INCLUDE_FLAGS
 from tests.support.single_turns import single_turns
+from tvm_ext.assurance.coverage import LOOPS_APART
 from tvm_ext.core.platform import NO_SIMD, Platform
 
 HOST = target_of(Platform.load("host").processor)
@@ -34,8 +35,7 @@ FLAGS = (
     *("-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
     # Half the time for kernels whose loops are written out: what is not much used stays in memory.
     *("-fira-algorithm=priority", "-fira-region=one"),
-    # Loops stay functions: a copy in every layer takes gcc up to thirty times as long. Packages have them inlined.
-    "-DTVM_EXT_INLINE=static inline",
+    LOOPS_APART,  # a copy in every layer takes gcc up to thirty times as long; packages have them inlined
 )
 Entry = Callable[..., None]
 

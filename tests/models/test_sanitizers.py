@@ -12,11 +12,12 @@ from tests.support.onnx_models import SMALL_MODELS
 from tests.support.packages import Packages
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Package
+from tvm_ext.assurance.coverage import LOOPS_APART
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import compile_objects, find_compiler
 
 # -O0: the source as it stands, and unrolled loops with a check at every access take gcc minutes above that.
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O0")
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O0", LOOPS_APART)
 
 
 @pytest.mark.parametrize("name", ["kws_fp32", "kws_int8"])

@@ -32,7 +32,9 @@ execute no further statements."""
 _ONE_DRAWN = "-DTVM_EXT_SELFTEST_DRAWN=1u"
 _MANY_MACS = 100_000_000
 """From this number of multiply-accumulates on, a run takes seconds, and the self-test draws one vector only."""
-_COUNTED = ("-O0", "--coverage", "-DTVM_EXT_INLINE=static inline")
+LOOPS_APART = "-DTVM_EXT_INLINE=static inline"
+"""Flag that leaves loops of kernels functions, where packages have a copy in every layer, which takes GCC longer."""
+_COUNTED = ("-O0", "--coverage", LOOPS_APART)
 """Compiler flags of the measured files. They keep the loops of layers as functions instead of inlining them: inlined
 copies in each layer take the compiler seven times as long at -O0, for the same lines."""
 
