@@ -68,9 +68,9 @@ def test_a_reader_that_leaves() -> None:
 
 
 @pytest.mark.parametrize("address", ["https://host/models/net.onnx", "s3://bucket/net.tflite", "http://x"])
-def test_an_address_is_no_path(address: str) -> None:
+def test_an_address_is_no_path(address: str, tmp_path: Path) -> None:
     """Paths have one slash where an address has two."""
-    done = _shell(f"tvm-ext compile '{address}' -p host -o out")
+    done = _shell(f"tvm-ext compile '{address}' -p host -o {tmp_path}/out")
     assert done.returncode == 1
     said = f"BadModel: {address}: models are read from files; download it, and give its path."
     assert said in done.stderr.splitlines()  # a slow machine also says what it is doing
