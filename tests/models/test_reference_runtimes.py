@@ -132,7 +132,7 @@ def test_what_onnxruntime_refuses_is_our_own_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "reason"), [(ChildLimits(seconds=0.05), "did not end within"), (ChildLimits(memory_bytes=1 << 27), "")]
+    ("limits", "reason"), [(ChildLimits(seconds=0.001), "did not end within"), (ChildLimits(memory_bytes=1 << 27), "")]
 )
 def test_a_reference_beyond_its_limits_refuses(
     limits: ChildLimits, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

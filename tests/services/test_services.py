@@ -136,13 +136,32 @@ def test_a_cluster_holds_a_large_input_once() -> None:
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as found,
         cluster(found.scheduler_address, LOCAL) as services,
     ):
-        scatter = distributed.Client.scatter
+        submit = distributed.Client.submit
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(
-                distributed.Client, "scatter", lambda *given, **named: moved.append(1) or scatter(*given, **named)
+                distributed.Client,
+                "submit",
+                lambda *given, **named: (given[1] is bytes and moved.append(1)) or submit(*given, **named),
             )
             results = [one.result for _, one in services.outcomes([job("doubled", model)] * 8)]
     assert results == [2 * model] * 8 and len(moved) == 1
+
+
+def test_a_cluster_goes_on_without_the_worker_that_held_a_large_input(tmp_path: Path) -> None:
+    """Each of four jobs ends a worker once. Jobs after them name the same input, which was on those workers."""
+    distributed = pytest.importorskip("distributed", reason="the extra `distributed` is not installed")
+    model = b"m" * (1 << 20)
+    ending = [
+        Job(function="tests.support.small_jobs.dies_once_with", inputs=(os.fsencode(tmp_path / str(index)), model))
+        for index in range(4)
+    ]
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as found,
+        cluster(found.scheduler_address, LOCAL) as services,
+    ):
+        asked = [job("doubled", model), *ending, *[job("doubled", model)] * 8]
+        results = {index: outcome.result for index, outcome in services.outcomes(asked)}
+    assert [results[index] for index in range(13)] == [2 * model, *[model] * 4, *[2 * model] * 8]
 
 
 def test_results_are_kept_by_content_and_damaged_ones_made_again(tmp_path: Path) -> None:

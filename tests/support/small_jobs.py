@@ -22,6 +22,11 @@ def dies_once(marker: bytes) -> bytes:
     return b"done"
 
 
+def dies_once_with(marker: bytes, content: bytes) -> bytes:
+    dies_once(marker)
+    return content
+
+
 def dies(_: bytes) -> bytes:
     os.kill(os.getpid(), signal.SIGKILL)
     return b""

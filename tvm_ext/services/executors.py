@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -164,10 +166,12 @@ def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
             if len(content) < LEAST_BYTES:
                 return content
             if content not in held:
-                try:
-                    held[content] = client.scatter(content, hash=True)
-                except (OSError, TimeoutError, RuntimeError):  # there is no worker yet
-                    return content
+                # A task, which the scheduler repeats if the workers with its result are lost. Scattered data would be
+                # lost with them, and the jobs that wait for it would never end.
+                name = f"tvm_ext-{hashlib.sha256(content).hexdigest()}"
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # dask asks to scatter inputs above 10 MB
+                    held[content] = client.submit(bytes, content, key=name)
             held.move_to_end(content)
             while len(held) > MOST_HELD:
                 held.popitem(last=False)
