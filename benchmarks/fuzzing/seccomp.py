@@ -158,7 +158,8 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 def _address(data: bytes) -> str:
     family = int.from_bytes(data[:2], "little")
     if family == socket.AF_UNIX:
-        return data[2:].rstrip(b"\0").decode(errors="replace")
+        name = data[2:].split(b"\0")[0] or data[2:]  # a path may end early, an abstract name begins with a zero
+        return name.decode(errors="replace")
     if family == socket.AF_INET:
         return f"{socket.inet_ntoa(data[4:8])}:{int.from_bytes(data[2:4], 'big')}"
     return f"family {family}: {data[2:].hex()}"

@@ -161,6 +161,8 @@ class _Servers:
         """Send a request to the server for it, which is started if there is none, and return the server."""
         own = {name: request.environment[name] for name in _OF_CHILD if name in request.environment}
         shared = {name: value for name, value in request.environment.items() if name not in own}
+        if "TMPDIR" in os.environ:  # where imports look for a folder
+            shared["TMPDIR"] = os.environ["TMPDIR"]
         rights = asdict(request.rights) if request.rights else None
         message = json.dumps({"limits": request.limits, "rights": rights, "environment": own}).encode()
         key = (request.module, frozenset(shared.items()))
