@@ -61,9 +61,9 @@ def test_it_compiles_and_verifies_outside_of_the_checkout(wheel: Path, digits: P
     borrowed = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "borrowed.pth").write_text("\n".join(borrowed), encoding="utf-8")
     python = tmp_path / "venv" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(install, check=True, timeout=300)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True, timeout=300, env=environment)
     shutil.copy(digits / "digits.onnx", tmp_path)
     said = "import tvm_ext, codegen_c, relay_passes; print(tvm_ext.__file__, codegen_c.__file__, relay_passes.__file__)"
     homes = _run([python, "-c", said], tmp_path, environment).split()
