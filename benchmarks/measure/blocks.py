@@ -29,7 +29,7 @@ from benchmarks.measure.cycle_blocks import (
 )  # fmt: skip
 from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
-from benchmarks.measure.idea_blocks import ideas
+from benchmarks.measure.idea_blocks import ideas, shared_windows
 from benchmarks.measure.order_blocks import free_orders, reached_orders
 from benchmarks.measure.processor_blocks import bundle_rounds, jobs, pipelines, sweep, two_cores, two_cores_memory
 from benchmarks.measure.published import read_published
@@ -37,7 +37,6 @@ from benchmarks.measure.quantizer_blocks import quantizers
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import riscv_vectors
 from benchmarks.measure.search_blocks import recomputation
-from benchmarks.measure.shared_window_blocks import shared_windows
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny

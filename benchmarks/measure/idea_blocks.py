@@ -1,8 +1,8 @@
-"""Block of documents on what each idea of the compiler gains, one row for an experiment."""
+"""Blocks of documents on what each technique of the compiler saves, and on layers that read one tensor."""
 
 from __future__ import annotations
 
-from benchmarks.measure.block_parts import grouped, network_name, result
+from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
 from benchmarks.measure.tables import table
 
 _BUILDS = {
@@ -17,17 +17,21 @@ _ROUNDS = {
     "dtln_ahead": "DTLN, the second network a frame later",
 }
 _WINDOWS = {
-    "gates": "WaveNet's gates, int8",
-    "wide_heads": "heads of a detector, int8",
-    "inception": "inception blocks, int8",
-    "attention_64": "encoder block, 64 tokens, int8",
+    "gates": "WaveNet, gates of two taps",
+    "wide_heads": "SSD, heads of 3 x 3 taps",
+    "narrow_heads": "SSD, heads of 1 x 1",
+    "inception": "inception blocks",
+    "cross_stage": "cross-stage blocks of YOLO",
+    "attention_16": "transformer, 16 wide",
+    "attention_64": "encoder block, 64 wide",
 }
+"""Networks of `benchmarks/shared_windows.py`, in int8."""
 
 
 def ideas() -> str:
-    """Each idea before and after, on its own networks."""
+    """Each technique, on networks without it and with it."""
     rows = [*_shared_compilation(), *_rounds(), *_cores(), *_memories(), *_plans(), *_smallest(), *_windows()]
-    return table(("idea", "experiment", "measure", "without", "with", "without / with"), rows)
+    return table(("technique", "network", "measure", "without", "with", "without / with"), rows)
 
 
 def _row(idea: str, experiment: str, measure: str, before: float, after: float) -> tuple[str, ...]:
@@ -100,14 +104,37 @@ def _smallest() -> list[tuple[str, ...]]:
 
 
 def _windows() -> list[tuple[str, ...]]:
-    found, idea = result("shared_windows"), "[one call for layers that read the same windows](how_it_works.md)"
+    found, forms = result("shared_windows"), ("alone", "joined")
+    idea = "[one call for layers that read the same windows](how_it_works.md)"
     return [
         _row(
-            idea, name, "instructions", *(found[key]["cortex_m4"][form]["instructions"] for form in ("alone", "joined"))
+            idea, f"{_WINDOWS[key]}, int8", "instructions", *(one["cortex_m4"][form]["instructions"] for form in forms)
         )
-        for key, name in _WINDOWS.items()
+        for key, one in found.items()
     ]
 
 
 def _network(name: str) -> str:
     return network_name(name, dtype=True)
+
+
+def shared_windows() -> str:
+    """Instructions, flash and arena of networks with joined layers, beside those with each layer in a call alone."""
+    rows: list[tuple[str, ...]] = []
+    for network, measured in result("shared_windows").items():
+        for number, (platform, processor) in enumerate(PROCESSORS.items()):
+            alone, joined = measured[platform]["alone"], measured[platform]["joined"]
+            flash = [one["weights_bytes"] + one["code_bytes"] for one in (alone, joined)]
+            rows.append(
+                (
+                    "" if number else _WINDOWS[network], processor, str(alone["calls"] - joined["calls"]),
+                    *(grouped(one["instructions"]) for one in (alone, joined)),
+                    f"{100 * (1 - joined['instructions'] / alone['instructions']):.1f}", *map(grouped, flash),
+                    *(grouped(one["arena_bytes"]) for one in (alone, joined)),
+                )
+            )  # fmt: skip
+    heads = (
+        "network, int8", "processor", "fewer calls", "instructions", "joined", "saved, %", "flash, B", "joined",
+        "arena, B", "joined",
+    )  # fmt: skip
+    return table(heads, rows)

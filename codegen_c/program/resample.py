@@ -45,7 +45,7 @@ class Resample:
 
     @property
     def name(self) -> Resizing:
-        """How target elements are computed."""
+        """The kind of resampling, as the bundle's file names it."""
         return "linear" if self.interpolates else "nearest"
 
     @property
@@ -83,7 +83,7 @@ def resample_of(source: Sequence[int], target: Sequence[int], resizing: Resizing
 
 
 def index_type(axis: ResampledAxis) -> Literal["uint16", "uint32"]:
-    """Return the type of an axis' indices in C."""
+    """Return the type of an axis's indices in C."""
     return "uint16" if axis.size <= 1 << 16 else "uint32"
 
 

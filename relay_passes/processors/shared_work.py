@@ -42,9 +42,12 @@ LEAST_SIGNALS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedWork:
-    """units: steps of the operators that one task stands for, of a sequence run in rows say. parts: by task and form, a
-    chain for each processor, of units cut into rows or channels. first: tasks before those of the units. together:
-    tasks that one processor has to run all of, uncut."""
+    """A problem of placement, and what its tasks stand for.
+
+    units: the steps of each unit, which is placed as one task, for example a sequence that runs row by row. parts: for
+    each task and form, the chain of each processor, for units that are cut into rows or channels. first: number of
+    tasks before those of the units. together: sets of tasks that must run on one processor, uncut.
+    """
 
     problem: ProcessorProblem
     units: tuple[tuple[int, ...], ...]

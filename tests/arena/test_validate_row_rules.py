@@ -225,7 +225,7 @@ def test_a_sequence_waits_between_its_calls() -> None:
     plan = beside({"x": 64, "a": 64, "w_copy": 16, "y": 64})
     made = awaited_inside(1)
     (steps,) = (step for step in made.steps if isinstance(step, RowSteps))
-    assert list(steps.waits) == [1], "behind the first row of a"
+    assert list(steps.waits) == [1], "after the first row of a"
     validate(made, plan)
     validate(awaited_inside(0), plan)
     assert "s1 reads w from w_copy, which was overwritten" in rejected(awaited_inside(), plan)

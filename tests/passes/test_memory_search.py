@@ -55,21 +55,11 @@ def checked(problem: AssignmentProblem, found: Assignment) -> None:
 def test_limits_are_held_and_nothing_gets_slower(seed: int, steps: int, near: int, dma: bool, split: bool) -> None:
     problem = random_problem(seed, steps, near_bytes=near, dma=dma)
     problem = in_sequences(problem) if split else problem
-    found = assign(problem)
-    checked(problem, found)
-    assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
-    assert assign(problem) == found
-
-
-@settings(max_examples=25, deadline=None)
-@given(SEEDS, st.integers(1, 14), st.integers(0, 40_000), st.booleans(), st.booleans())
-def test_quick_assignments_hold_limits_too(seed: int, steps: int, near: int, dma: bool, split: bool) -> None:
-    problem = random_problem(seed, steps, near_bytes=near, dma=dma)
-    problem = in_sequences(problem) if split else problem
-    found = assign_quickly(problem)
-    checked(problem, found)
-    assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
-    assert assign_quickly(problem) == found
+    for assigned in (assign, assign_quickly):
+        found = assigned(problem)
+        checked(problem, found)
+        assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
+        assert assigned(problem) == found
 
 
 def test_quick_assignments_are_near_the_search() -> None:

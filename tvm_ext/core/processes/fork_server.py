@@ -38,7 +38,7 @@ from tvm_ext.core.processes import child_main
 from tvm_ext.core.processes.confine import Rights, confine, confined_module
 
 MOST_SERVERS = 6
-"""Limit of servers of a process. Beyond it the server that was not used for longest accepts no more requests."""
+"""Most servers of a process. If there are more, the least recently used one accepts no more requests."""
 _IDLE_S = 300.0
 """Seconds without a request and without a child after which a server ends, and frees its memory."""
 _IMPORT_S = 300
@@ -190,7 +190,7 @@ class _Servers:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew in a fork of this process, whose parent keeps the servers."""
+        """Forget the servers in a fork of this process: they belong to the parent."""
         self._lock, self._running, self._retired, self.child_seconds = threading.Lock(), {}, [], 0.0
 
 

@@ -31,14 +31,15 @@ COLUMNS = 2
 STRIP_ROWS = range(2, 9)
 STRIP_BYTES = 1024
 EXPAND_INSTRUCTIONS = 8
-"""Modelled instructions to expand an input row of four channels, besides its words."""
+"""Modelled instructions to expand an input row of four channels, not counting its words."""
 WORD_INSTRUCTIONS, FEW_WORDS_INSTRUCTIONS, PADDING_INSTRUCTIONS = 16.7, 12.5, 5
-"""The same for a word of two columns in four planes: of many words or of few, which GCC unrolls, and of padding."""
+"""Modelled instructions to expand a word, which holds two columns of four planes: if the row has many words; if it has
+few, so that GCC unrolls the loop; and if the word is padding."""
 FEW_WORDS = 16
 KEEP_INSTRUCTIONS, KEEP_WORD_INSTRUCTIONS = 64, 5
-"""The same to move rows of four planes that the next strip needs."""
+"""Modelled instructions to move the rows of four planes that the next strip needs, and for each word of them."""
 STRIP_INSTRUCTIONS = 50
-"""The same of a channel in a strip, besides its rows and the loads of its weights."""
+"""Modelled instructions for a channel of a strip, not counting its rows and the loads of its weights."""
 STRIP_BLOCKS: tuple[Block, ...] = ((1,), (2,), (4,), (6,), (8,), (12,), (16,), (24,))
 
 
