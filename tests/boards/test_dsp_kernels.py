@@ -34,9 +34,16 @@ from tests.kernels.float32 import floats
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import LINES, TILED, convolutions
-from tests.kernels.test_qconv2d_dsp import SINGLES, made_of_singles, pointwise, with_output
+from tests.kernels.test_qconv2d_dsp import (
+    SINGLES,
+    TWICE,
+    made_of_singles,
+    names_of_two_roundings,
+    pointwise,
+    with_output,
+)
 from tests.kernels.test_qdense import dense_layers
-from tests.kernels.test_qdense_dsp import VECTORS
+from tests.kernels.test_qdense_dsp import VECTORS, VECTORS_TWICE
 from tests.kernels.test_qdepthwise_dsp import STRIPS, strips
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
@@ -110,6 +117,22 @@ def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytes
     calls, operators = [*made_of_singles(monkeypatch), *vectors], [*SINGLES, *VECTORS]
     code = "".join(call.function.helpers + call.function.body for call in calls)
     assert all(f"single_{width}_{kind}_{shift}" in code for width in ("1x2", "1x4") for kind in ("s8", "u8"))
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
+    outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+def test_two_roundings(cortex_m4: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow Lite's, in registers: of three pixels, of one left over, and of vectors; halves among the sums."""
+    vectors = [dense_dsp.QDENSE.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS_TWICE]
+    in_threes = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
+    monkeypatch.setattr(convolution_dsp, "SINGLE_LEAST_SAVED", 0)
+    by_ones = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
+    calls, operators = [*in_threes, *by_ones, *vectors], [*TWICE, *TWICE, *VECTORS_TWICE]
+    code = "".join(call.function.helpers + call.function.body for call in calls)
+    singles = {f"single_{width}_s8_twice{signed}" for width in ("1x2", "1x4") for signed in ("", "_signed")}
+    assert all(name in code for name in names_of_two_roundings() | singles)
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
     outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
     for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):

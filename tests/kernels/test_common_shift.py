@@ -1,4 +1,4 @@
-"""One shift for all channels against the rounding of the portable kernels, over every sum that a layer reaches."""
+"""Forms for registers against the rounding of the portable kernels, over every sum that a layer reaches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.shared.common_shift import SHIFTS, CommonShift
+from codegen_c.kernels.shared.common_shift import SHIFTS, CommonShift, TwoRoundings
 from codegen_c.kernels.shared.requantize import Requantize
 from codegen_c.operators.kinds import Quantization, Rounding, TensorType
 
@@ -77,3 +77,49 @@ def test_the_first_shift_that_does_is_taken() -> None:
     assert SHIFTS[0] < SHIFTS[1]
     common = CommonShift.of(requantize([0.01]), -limit, limit)
     assert common is not None and common.shift == SHIFTS[0]
+
+
+def elements_twice(form: TwoRoundings, sums: np.ndarray) -> np.ndarray:
+    """The elements as the C code has them: rounded high products of 32 bits, shifted and saturated."""
+    shift = form.shift.astype(np.int64)
+    high = (2 * sums * form.multiplier.astype(np.int64) + (form.rounding << (shift + 32)) + (1 << 31)) >> 32
+    assert np.abs(high).max() < 1 << 31
+    return np.clip((high + (sums >> 63 if form.is_signed else 0)) >> (shift + 1), -128, 127)
+
+
+@MANY
+@given(st.lists(factors, min_size=1, max_size=4), st.sampled_from((-128, -127, 0, 127)))
+@example([2.0**-3, 2.0**-4], 3)
+@example([0.01, 2.0**-24], -128)
+def test_two_roundings_give_the_same_elements_for_every_sum(values: list[float], zero_point: int) -> None:
+    exact = requantize(values, zero_point=zero_point, rounding="tflite")
+    low, high = np.full(len(values), -LARGEST), np.full(len(values), LARGEST - 1)
+    form = TwoRoundings.of(exact, low, high)
+    assert (form is None) == (max(values) >= 0.5), "a factor from 1/2 on leaves no shift to the right"
+    if form is None:
+        return
+    assert form.is_signed == (zero_point > -128)
+    sums = np.broadcast_to(np.arange(-LARGEST, LARGEST)[:, None], (2 * LARGEST, len(values))).astype(np.int64)
+    np.testing.assert_array_equal(elements_twice(form, sums), exact.run(sums))
+
+
+@pytest.mark.parametrize(("dtype", "rounding", "low"), [("uint8", "tflite", 0), ("int8", "onnx", -128)])
+def test_two_roundings_are_for_int8_as_tensorflow_lite_rounds(dtype: str, rounding: Rounding, low: int) -> None:
+    exact = requantize([0.003, 0.011], dtype, rounding=rounding, low=low)
+    assert TwoRoundings.of(exact, np.full(2, -LARGEST), np.full(2, LARGEST)) is None
+    less = requantize([0.003, 0.011], rounding="tflite", low=-127)
+    assert TwoRoundings.of(less, np.full(2, -LARGEST), np.full(2, LARGEST)) is None
+    whole = requantize([0.003, 0.011], rounding="tflite")
+    assert TwoRoundings.of(whole, np.full(2, -LARGEST), np.full(2, 1 << 30)) is None, "twice the sum needs 32 bits"
+
+
+def test_shifts_of_a_block_are_a_word_after_its_multipliers() -> None:
+    form = TwoRoundings.of(
+        requantize([0.3, 0.1, 0.01, 0.02], rounding="tflite"), np.full(4, -LARGEST), np.full(4, LARGEST)
+    )
+    assert form is not None and len(set(form.shift)) == 4
+    pairs, fours = form.factors(2), form.factors(4)
+    assert pairs.shape == (2, 3) and fours.shape == (1, 5)
+    np.testing.assert_array_equal(pairs[:, :2].ravel(), form.multiplier)
+    assert list(pairs[1, 2:].astype("<i4").view(np.uint8)) == [*form.shift[2:], 0, 0]
+    assert list(fours[0, 4:].astype("<i4").view(np.uint8)) == list(form.shift)

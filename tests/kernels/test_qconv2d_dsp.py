@@ -86,13 +86,42 @@ def test_ties_go_to_the_portable_rounding() -> None:
 
 
 def test_pairs_of_channels_are_finished_in_registers() -> None:
-    """An odd number of them, elements of a part of the type, and TensorFlow Lite's rounding are not."""
+    """An odd number of them and elements of a part of the type are not."""
     even, odd = pointwise(np.arange(-16, 16).reshape(4, 8)), pointwise(np.arange(-20, 20).reshape(5, 8))
     assert "tvm_ext_dsp_blocks" in code(even) and "tvm_ext_dsp_blocks" not in code(odd)
-    for other in (replace(even, low=3), replace(even, rounding="tflite")):
-        assert "tvm_ext_dsp_blocks" not in code(other)
-        x = elements(other.inputs[0], 4)
-        assert_c_equals_reference([other], [[x]], for_cortex_m4(convolution_dsp.QCONV2D))
+    part = replace(even, low=3)
+    assert "tvm_ext_dsp_blocks" not in code(part)
+    assert_c_equals_reference([part], [[elements(part.inputs[0], 4)]], for_cortex_m4(convolution_dsp.QCONV2D))
+
+
+TWICE = [
+    replace(
+        pointwise(weight),
+        rounding="tflite",
+        weight_scale=(factor * 2.0 ** np.array([0, 1, 2, 0, 1, 2])).astype(np.float32),
+        outputs=(image(1, 1, 7, 6, zero_point=zero_point),),
+    )
+    for depth in (4, 23, 64)
+    for weight in (
+        np.random.default_rng(depth).integers(-100, 100, (6, depth)),
+        np.where(np.arange(depth) == 0, -128, np.random.default_rng(depth).integers(-100, 100, (6, depth))),
+    )
+    for factor, zero_point in ((0.0013, -128), (0.0007, 5), (2.0**-9, 5), (0.0011, 127))
+]
+"""Layers with TensorFlow Lite's roundings: weights joined and not, elements clamped by a ReLU and not, halves."""
+
+
+def names_of_two_roundings() -> set[str]:
+    return {f"blocks_{joined}s8_twice{signed}(" for joined in ("", "joined_") for signed in ("", "_signed")}
+
+
+def test_two_roundings_are_finished_in_registers() -> None:
+    assert all(any(name in code(operator) for operator in TWICE) for name in names_of_two_roundings())
+    unsigned = replace(with_output(pointwise(np.full((4, 8), 3)), "uint8"), rounding="tflite")
+    assert "tvm_ext_dsp_blocks" not in code(unsigned)
+    operators = [*TWICE, unsigned]
+    inputs = [[elements(operator.inputs[0], 9)] for operator in operators]
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 def test_a_bias_may_make_joined_sums_too_large() -> None:
@@ -120,6 +149,14 @@ def made_of_singles(monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
     calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in SINGLES]
     assert all("tvm_ext_dsp_single_1x2" in call.function.helpers for call in calls)
     return calls
+
+
+def test_a_pixel_left_over_with_two_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolution_dsp, "SINGLE_LEAST_SAVED", 0)
+    joined = [operator for operator in TWICE if "blocks_joined" in code(operator)]
+    assert joined and all("single_1x2_s8_twice" in code(operator) for operator in joined)
+    inputs = [[elements(operator.inputs[0], 10)] for operator in joined]
+    assert_c_equals_reference(list(joined), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)

@@ -50,6 +50,18 @@ VECTORS = [
     )
 ]  # fmt: skip
 """Layers of an even number of units and an odd one, of whole rounds of the loop and others."""
+VECTORS_TWICE = [
+    replace(
+        operator,
+        rounding="tflite",
+        weight_scale=np.linspace(scale, 2 * scale, 8).astype(np.float32),
+        outputs=(replace(operator.output, quantization=Quantization(scale=0.3, zero_point=zero_point)),),
+    )
+    for operator in VECTORS
+    if operator.output.dtype == "int8"
+    for scale, zero_point in ((0.001, -128), (0.001, 7), (2.0**-9, -3))
+]
+"""Layers with TensorFlow Lite's roundings; the last factors are powers of two, so that halves occur."""
 
 
 def made(operator: QDense, target: Target = CORTEX_M4) -> Implementation:
@@ -79,11 +91,11 @@ def is_in_registers(operator: QDense, target: Target = CORTEX_M4) -> bool:
 
 
 def test_sums_of_four_channels_are_finished_in_registers() -> None:
-    """Whole blocks of joined weights, one rounding, all numbers of the type; for speed, and with cells."""
+    """Whole blocks of joined weights, all numbers of the type; for speed, and with cells."""
     whole = dense(64, most=100)
     assert is_in_registers(whole)
     assert not is_in_registers(dense(62, most=100)) and not is_in_registers(dense(64, most=128))
-    assert not is_in_registers(replace(whole, low=3)) and not is_in_registers(replace(whole, rounding="tflite"))
+    assert not is_in_registers(replace(whole, low=3)) and is_in_registers(replace(whole, rounding="tflite"))
     assert not is_in_registers(replace(whole, bias=np.full(64, (1 << 23) - 1, np.int32)))
     assert not is_in_registers(dense(8, most=100)), "bytes are multiplied as they are"
     assert not is_in_registers(whole, replace(CORTEX_M4, optimize="size"))
@@ -96,3 +108,9 @@ def test_registers_give_the_reference(shift: int, monkeypatch: pytest.MonkeyPatc
     assert all(is_in_registers(operator) for operator in VECTORS)
     inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS]
     assert_c_equals_reference(list(VECTORS), inputs, for_cortex_m4(dense_dsp.QDENSE))
+
+
+def test_two_roundings_in_registers_give_the_reference() -> None:
+    assert all(is_in_registers(operator) for operator in VECTORS_TWICE)
+    inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS_TWICE]
+    assert_c_equals_reference(list(VECTORS_TWICE), inputs, for_cortex_m4(dense_dsp.QDENSE))

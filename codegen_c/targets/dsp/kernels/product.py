@@ -10,7 +10,7 @@ import numpy as np
 from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared.bit_widths import pack_pairs
-from codegen_c.kernels.shared.common_shift import CommonShift, by_high_products
+from codegen_c.kernels.shared.common_shift import CommonShift, TwoRoundings, by_high_products
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
 from codegen_c.operators.kinds import Array, TensorType
@@ -230,7 +230,8 @@ def suffix(source: TensorType) -> str:
 #
 # Sums stay in registers, and weights, initial sums and multipliers are stored in the order of use. Three pixels by two
 # channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, only with joined weights, are
-# runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks, with one shift for all (`common_shift.py`).
+# runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks. `common_shift.py` decides how sums become elements: by
+# one shift for all channels, or with TensorFlow Lite's two roundings by one of each.
 
 BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
 SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")
@@ -239,50 +240,48 @@ BLOCKS_CALL_INSTRUCTIONS = 36
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blocks:
-    """A layer in the layout of `function`: for each block of channels int8[starts, words of weights, multipliers].
+    """A layer in the layout of `function`: for each block of channels int8[starts, words of weights, factors].
 
-    Starts are initial sums; for joined weights those of A and of A + 256 B of each two channels. suffix: of functions
-    with this requantization. blocks: of two channels, or of `width` for one pixel.
+    Starts are initial sums; for joined weights those of A and of A + 256 B of each two channels. form: the
+    requantization. blocks: of two channels, or of `width` for one pixel.
     """
 
     weights: Array
     function: str
-    suffix: str
+    form: CommonShift | TwoRoundings
     joined: bool
     units: int
     blocks: int
-    rounding: int
     block_instructions: int
 
     @classmethod
     def of(cls, paired: PairedWeights, exact: Requantize, low: Array, high: Array) -> Self | None:
         """Return the layer in blocks, or None. low, high: bounds of the sums, int64[K].
 
-        None for channels that do not fill whole blocks, weights of 4 bits, several shifts, sums of joined weights that
-        are too large with their bias, and one pixel without joined weights.
+        None for channels that do not fill whole blocks, weights of 4 bits, factors without a form for registers, sums
+        of joined weights that are too large with their bias, and one pixel without joined weights.
         """
         if len(low) % paired.width or paired.in_nibbles or (paired.pixels == 1 and not paired.joined):
             return None
         if paired.joined and (low[1::2].min() < -JOINED_LIMIT or high[1::2].max() >= JOINED_LIMIT):
             return None
-        common = CommonShift.of(exact, low, high)
-        if common is None:
+        form = CommonShift.of(exact, low, high) or TwoRoundings.of(exact, low, high)
+        if form is None:
             return None
         start = paired.bias.astype(np.int64).reshape(-1, 2)
         if paired.joined:
             start = np.stack([start[:, 0], start[:, 0] + 256 * start[:, 1]], axis=1)
         start = wrapped(start).reshape(-1, paired.width)
         products = paired.weights.view(np.int32).reshape(len(start), -1)
-        rows = np.concatenate([start, products, common.multiplier.reshape(-1, paired.width)], axis=1)
+        rows = np.concatenate([start, products, form.factors(paired.width)], axis=1)
         whole = cls(
             weights=np.ascontiguousarray(rows).view(np.int8).ravel(),
-            function=f"tvm_ext_dsp_blocks_{'joined_' if paired.joined else ''}{common.suffix}",
-            suffix=common.suffix,
+            function=f"tvm_ext_dsp_blocks_{'joined_' if paired.joined else ''}{form.suffix}",
             joined=paired.joined,
             units=paired.units,
             blocks=len(start),
-            rounding=common.rounding,
-            block_instructions=_three_by_two(paired.units, joined=paired.joined),
+            form=form,
+            block_instructions=_three_by_two(paired.units, joined=paired.joined) + _more(form, 3, 2),
         )
         return whole if paired.pixels > 1 else whole._single(paired.width)
 
@@ -291,8 +290,16 @@ class Blocks:
         return self._single(2) if self.joined else None
 
     def _single(self, width: int) -> Self:
-        function = f"tvm_ext_dsp_single_1x{width}_{self.suffix}"
-        return replace(self, function=function, block_instructions=_one_by(width, self.units))
+        return replace(
+            self,
+            function=f"tvm_ext_dsp_single_1x{width}_{self.form.suffix}",
+            block_instructions=_one_by(width, self.units) + _more(self.form, 1, width),
+        )
+
+    @property
+    def rounding(self) -> int:
+        """The argument `rounding` of the function."""
+        return self.form.rounding
 
     @property
     def instructions(self) -> int:
@@ -317,3 +324,10 @@ def _one_by(width: int, units: int) -> int:
     twos, odd = divmod(units, 2)
     loop = twos * {2: 14, 4: 27}[width] + 3 * -(-twos // 4) + odd * {2: 9, 4: 15}[width]
     return loop + {2: 15, 4: 22}[width]
+
+
+def _more(form: CommonShift | TwoRoundings, pixels: int, width: int) -> int:
+    """Return the modelled instructions that two roundings add to a block."""
+    if isinstance(form, CommonShift):
+        return 0
+    return {(3, 2): 16, (1, 2): 7, (1, 4): 15}[pixels, width] + (pixels * width if form.is_signed else 0)

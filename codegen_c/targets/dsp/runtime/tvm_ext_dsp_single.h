@@ -57,8 +57,31 @@
 #define TVM_EXT_DSP_FINISH_u8_4(A, B, MA, MB) TVM_EXT_DSP_SINGLE_FINISH(A, B, MA, MB, "usat", "4", "12")
 #define TVM_EXT_DSP_FINISH_u8_8(A, B, MA, MB) TVM_EXT_DSP_SINGLE_FINISH(A, B, MA, MB, "usat", "8", "16")
 
-/* WIDTH: 1X2 or 1X4. UNIT_SHIFT: of the bytes of a unit's weights. TWO_BYTES: of the code of two units. */
-#define TVM_EXT_DSP_SINGLE(NAME, WIDTH, UNIT_SHIFT, TWO_BYTES, FINISH)                                                \
+/* The same with two roundings, by the lowest byte of lr, the shifts. A product replaces its multiplier. */
+#define TVM_EXT_DSP_SINGLE_ROUND(S, MULTIPLIER) "smmlar " MULTIPLIER ", " S ", " MULTIPLIER ", r1\n\t"
+#define TVM_EXT_DSP_SINGLE_ROUND_SIGNED(S, MULTIPLIER)                                                                \
+    TVM_EXT_DSP_SINGLE_ROUND(S, MULTIPLIER) "add " MULTIPLIER ", " MULTIPLIER ", " S ", asr #31\n\t"
+#define TVM_EXT_DSP_SINGLE_TWICE(S, MULTIPLIER, ROUND)                                                                \
+    "lsl r1, r0, lr\n\t" ROUND(S, MULTIPLIER) "asr " MULTIPLIER ", " MULTIPLIER ", lr\n\t"                            \
+    "ssat " MULTIPLIER ", #8, " MULTIPLIER ", asr #1\n\t"                                                             \
+    "strb " MULTIPLIER ", [r11], #1\n\t"
+#define TVM_EXT_DSP_SINGLE_FINISH_TWICE(A, B, MULTIPLIER_A, MULTIPLIER_B, ROUND)                                      \
+    "sub " B ", " B ", " A "\n\t"                                                                                     \
+    "lsl " A ", " A ", #1\n\t"                                                                                        \
+    "asr " B ", " B ", #7\n\t" TVM_EXT_DSP_SINGLE_TWICE(A, MULTIPLIER_A, ROUND)                                       \
+    "lsr lr, lr, #8\n\t" TVM_EXT_DSP_SINGLE_TWICE(B, MULTIPLIER_B, ROUND)
+#define TVM_EXT_DSP_FINISH_s8_twice(A, B, MA, MB)                                                                     \
+    TVM_EXT_DSP_SINGLE_FINISH_TWICE(A, B, MA, MB, TVM_EXT_DSP_SINGLE_ROUND)
+#define TVM_EXT_DSP_FINISH_s8_twice_signed(A, B, MA, MB)                                                              \
+    TVM_EXT_DSP_SINGLE_FINISH_TWICE(A, B, MA, MB, TVM_EXT_DSP_SINGLE_ROUND_SIGNED)
+#define TVM_EXT_DSP_1X2_FINISH_TWICE(FINISH) "ldmia r2!, {r3, r4, lr}\n\t" FINISH("r7", "r8", "r3", "r4")
+#define TVM_EXT_DSP_1X4_FINISH_TWICE(FINISH)                                                                          \
+    "ldmia r2!, {r3, r4, r5, r6, lr}\n\t" FINISH("r7", "r8", "r3", "r4")                                              \
+    "lsr lr, lr, #8\n\t" FINISH("r9", "r10", "r5", "r6")
+
+/* WIDTH: 1X2 or 1X4. UNIT_SHIFT: of the bytes of a unit's weights. TWO_BYTES: of the code of two units. SHIFT_BYTES: of
+ * shifts beside the multipliers. */
+#define TVM_EXT_DSP_SINGLE(NAME, WIDTH, UNIT_SHIFT, TWO_BYTES, SHIFT_BYTES, FINISH)                                   \
     TVM_EXT_DSP_SHARED void NAME(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,        \
                                  int32_t blocks, int32_t rounding)                                                    \
     {                                                                                                                 \
@@ -71,6 +94,7 @@
         __asm__ volatile("push {r7, r11}\n\t"                                                                         \
                          "add r5, r3, #2\n\t"                                                                         \
                          "lsl r5, r5, #" UNIT_SHIFT "\n\t"                                                            \
+                         "add r5, r5, #" SHIFT_BYTES "\n\t"                                                           \
                          "mla r10, r12, r5, r2\n\t"                                                                   \
                          "add r5, r1, r3, lsl #3\n\t"                                                                 \
                          "lsr r6, r3, #1\n\t"                                                                         \
@@ -108,7 +132,7 @@
                          "bne 3b\n\t"                                                                                 \
                          ".balign 4\n"                                                                                \
                          "4:\n\t"                                                                                     \
-                         "ldm sp, {r0, r1, r11, r12}\n\t" TVM_EXT_DSP_##WIDTH##_FINISH(FINISH)                        \
+                         "ldm sp, {r0, r1, r11, r12}\n\t" FINISH                                                      \
                          "str r11, [sp, #8]\n\t"                                                                      \
                          "cmp r2, r12\n\t"                                                                            \
                          "bne 1b\n\t"                                                                                 \
@@ -118,32 +142,38 @@
                          :                                                                                            \
                          : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
     }
-#define TVM_EXT_DSP_SINGLE_OF(TYPE, SHIFT)                                                                            \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##TYPE##_##SHIFT, 1X2, "3", "54", TVM_EXT_DSP_FINISH_##TYPE##_##SHIFT)  \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##TYPE##_##SHIFT, 1X4, "4", "104", TVM_EXT_DSP_FINISH_##TYPE##_##SHIFT)
+#define TVM_EXT_DSP_SINGLE_OF(SUFFIX, SHIFT_BYTES, FINISH)                                                            \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 1X2, "3", "54", SHIFT_BYTES,                                  \
+                       TVM_EXT_DSP_1X2_##FINISH(TVM_EXT_DSP_FINISH_##SUFFIX))                                         \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 1X4, "4", "104", SHIFT_BYTES,                                 \
+                       TVM_EXT_DSP_1X4_##FINISH(TVM_EXT_DSP_FINISH_##SUFFIX))
 
-TVM_EXT_DSP_SINGLE_OF(s8, 4)
-TVM_EXT_DSP_SINGLE_OF(s8, 8)
-TVM_EXT_DSP_SINGLE_OF(u8, 4)
-TVM_EXT_DSP_SINGLE_OF(u8, 8)
+TVM_EXT_DSP_SINGLE_OF(s8_4, "0", FINISH)
+TVM_EXT_DSP_SINGLE_OF(s8_8, "0", FINISH)
+TVM_EXT_DSP_SINGLE_OF(u8_4, "0", FINISH)
+TVM_EXT_DSP_SINGLE_OF(u8_8, "0", FINISH)
+TVM_EXT_DSP_SINGLE_OF(s8_twice, "4", FINISH_TWICE)
+TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, "4", FINISH_TWICE)
 
 #else
 
-#define TVM_EXT_DSP_SINGLE(NAME, CHANNELS, SHIFT, IS_UNSIGNED)                                                        \
+#define TVM_EXT_DSP_SINGLE_OF(SUFFIX, ...)                                                                            \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 2, __VA_ARGS__)                                               \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 4, __VA_ARGS__)
+#define TVM_EXT_DSP_SINGLE(NAME, CHANNELS, ...)                                                                       \
     static inline void NAME(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,             \
                             int32_t blocks, int32_t rounding)                                                         \
     {                                                                                                                 \
-        tvm_ext_dsp_blocks(&output, weights, cells, units, blocks, rounding, 1, CHANNELS, SHIFT, true, IS_UNSIGNED);  \
+        const tvm_ext_dsp_blocks_form form = {.is_joined = true, __VA_ARGS__};                                        \
+        tvm_ext_dsp_blocks(&form, &output, weights, cells, units, blocks, rounding, 1, CHANNELS);                     \
     }
 
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_s8_4, 2, 4, false)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_s8_8, 2, 8, false)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_u8_4, 2, 4, true)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_u8_8, 2, 8, true)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_s8_4, 4, 4, false)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_s8_8, 4, 8, false)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_u8_4, 4, 4, true)
-TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_u8_8, 4, 8, true)
+TVM_EXT_DSP_SINGLE_OF(s8_4, .shift = 4)
+TVM_EXT_DSP_SINGLE_OF(s8_8, .shift = 8)
+TVM_EXT_DSP_SINGLE_OF(u8_4, .shift = 4, .is_unsigned = true)
+TVM_EXT_DSP_SINGLE_OF(u8_8, .shift = 8, .is_unsigned = true)
+TVM_EXT_DSP_SINGLE_OF(s8_twice, .rounds_twice = true)
+TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, .rounds_twice = true, .is_signed = true)
 
 #endif
 
