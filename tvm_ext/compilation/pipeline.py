@@ -62,6 +62,8 @@ from tvm_ext.fitting.fitter import Fitter, Spread, Stages
 from tvm_ext.fitting.flash import FlashTry, exceeds_flash, within_flash
 from tvm_ext.frontends.calibration import Source
 from tvm_ext.frontends.load import load
+from tvm_ext.frontends.memory_scopes import in_scopes
+from tvm_ext.frontends.source_lines import binding_text
 from tvm_ext.services.job import OpenServices
 
 _FITTERS = 2
@@ -97,7 +99,9 @@ def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     With `options.flash` no kernel pre-transforms its weights to a larger form.
     """
     options = options if options.flash is None else replace(options, least_flash=True)
-    forms = forms_of(load(mod), platform, options, None)
+    loaded = load(mod)
+    loaded, options = in_scopes(loaded, platform, options)
+    forms = forms_of(loaded, platform, options, None)
 
     @cache
     def fitter(least_flash: bool) -> Fitter:
@@ -142,6 +146,7 @@ def compiler_of(
     without measurements and then with them. Raises as `compile_model`, and so does the compiler.
     """
     loaded = load(mod)
+    loaded, options = in_scopes(loaded, platform, options)
     data = calibration_of(loaded, platform, options, calibration)
 
     # Options are not hashable; their JSON is the key of the caches.
@@ -282,9 +287,9 @@ def single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Funct
     if left or len(regions) != 1:
         listed = ", ".join(f"{name} ({left.count(name)} times)" for name in dict.fromkeys(left))
         raise UnsupportedModel(
-            f"a package needs the whole model as C, but these operators are left over: {listed}. Remove them from the "
-            "model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them to TVM."
-            f"{_halves(main)}"
+            f"a package needs the whole model as C, but these operators are left over: {listed}.{_first_left(mod)} "
+            "Remove them from the model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them "
+            f"to TVM.{_halves(main)}"
         )
     if not _hands_over(main):
         raise UnsupportedModel(
@@ -292,6 +297,19 @@ def single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Funct
             "tvm_ext. Please report it with the model."
         )
     return regions[0]
+
+
+def _first_left(mod: tvm.IRModule) -> str:
+    """Return a sentence with the first operator of a Relax module that is left over; empty for models from files.
+
+    Operators of files are known by their nodes' names, and the Relax text is not the user's.
+    """
+    origin = ModelOrigin.read(mod)
+    left = next((binding for binding in bindings(mod["main"]) if op_name(binding.value)), None)
+    if left is None or origin.source_format != "relax":
+        return ""
+    line = next((node.line for node in origin.nodes if left.var.name in node.outputs), "")
+    return f" The first is {binding_text(left, line)}."
 
 
 def _halves(main: relax.Function) -> str:

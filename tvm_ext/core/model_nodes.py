@@ -17,6 +17,7 @@ class ModelNode:
     name: used in errors and comments.
     inputs, outputs: names of tensors, including tensors that nested graphs read.
     on_integers: whether the operator computes quantized integers from quantized integers in the file.
+    line: the line of a TVMScript file, such as `model.py:18`; empty for other models.
     """
 
     name: str
@@ -24,10 +25,12 @@ class ModelNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     on_integers: bool = False
+    line: str = ""
 
 
 def nodes_to_json(nodes: Iterable[ModelNode]) -> str:
-    return json.dumps([asdict(node) for node in nodes], ensure_ascii=False)
+    entries = [{key: value for key, value in asdict(node).items() if key != "line" or value} for node in nodes]
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def nodes_from_json(text: str) -> tuple[ModelNode, ...]:
@@ -38,6 +41,7 @@ def nodes_from_json(text: str) -> tuple[ModelNode, ...]:
             inputs=tuple(entry["inputs"]),
             outputs=tuple(entry["outputs"]),
             on_integers=bool(entry.get("on_integers", False)),
+            line=str(entry.get("line", "")),
         )
         for entry in json.loads(text)
     )

@@ -18,6 +18,7 @@ from tvm_ext.core.printable import json_text
 from tvm_ext.core.progress import Progress, stage
 from tvm_ext.fitting.fit import nearest_bytes, nothing_fits, search
 from tvm_ext.frontends.load import load
+from tvm_ext.frontends.memory_scopes import in_scopes
 from tvm_ext.report.page.drawing import (
     DARK,
     FONT,
@@ -108,7 +109,9 @@ class Budgets:
         self, mod: tvm.IRModule, platform: Platform, options: BuildOptions, services: OpenServices | None = None
     ) -> None:
         refuse_tune(options, "a search over budgets")
-        forms = streamed_forms(forms_of(load(mod), platform, options, None), options)
+        loaded = load(mod)
+        loaded, options = in_scopes(loaded, platform, options)
+        forms = streamed_forms(forms_of(loaded, platform, options, None), options)
         self._fitter = fitter_of(forms, platform, options, services)
         self._platform, self._options = platform, options
 

@@ -150,8 +150,11 @@ def _reader(path: Path) -> tuple[str, Reader]:
     return source_format, getattr(import_module(module), function)
 
 
-def _nodes(mod: tvm.IRModule) -> list[ModelNode]:
-    """Return the calls of a module as a model's operators. Calls of the same node are merged."""
+def _nodes(mod: tvm.IRModule, lines: Mapping[str, str]) -> list[ModelNode]:
+    """Return the calls of a module as a model's operators. Calls of the same node are merged.
+
+    lines: as in `Loaded`.
+    """
     found: dict[str, ModelNode] = {}
     for binding in bindings(mod["main"]):
         name, span = op_name(binding.value), binding.value.span
@@ -163,6 +166,7 @@ def _nodes(mod: tvm.IRModule) -> list[ModelNode]:
             operator=before.operator if before else (name or "view").removeprefix("relax."),
             inputs=(*(before.inputs if before else ()), *read),
             outputs=(*(before.outputs if before else ()), binding.var.name),
+            line=lines.get(binding.var.name, ""),
         )
     return list(found.values())
 
@@ -172,7 +176,7 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     if not origin.is_known:
         origin = ModelOrigin(
             path=path, source_format=source_format, sha256=loaded.sha256, name=name, rounding=loaded.rounding,
-            nodes=tuple(loaded.nodes or _nodes(mod)),
+            nodes=tuple(loaded.nodes or _nodes(mod, loaded.lines)),
         )  # fmt: skip
     known = PortNames.read(mod).outputs
     # A value that is several outputs has only one variable, and so only one name.

@@ -27,6 +27,7 @@ class Loaded:
     repeated: outputs that the file lists more than once: the file's own name by the name of each repetition.
     scales: of quantized inputs and outputs, where the file declares them beside the operators.
     filled: rows of tensors that end with rows of -1, by name, where data decide how many rows the file's model returns.
+    lines: lines of a TVMScript file, by the names of the variables that they bind.
     """
 
     mod: tvm.IRModule
@@ -41,6 +42,7 @@ class Loaded:
     repeated: Mapping[str, str] = field(default_factory=dict[str, str])
     scales: PortScales = field(default_factory=PortScales)
     filled: Mapping[str, int] = field(default_factory=dict[str, int])
+    lines: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -11,12 +11,14 @@ from tvm import relax
 from codegen_c.backend.byoc import CODEGEN
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
 from tvm_ext.core.decisions.composites import InputCount, Region
-from tvm_ext.core.decisions.models import KeptStates, ModelOrigin
+from tvm_ext.core.decisions.models import KeptStates, MemoryScopes, ModelOrigin
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded, distinct_names
+from tvm_ext.frontends.memory_scopes import without_scopes
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import check_folding, check_results
+from tvm_ext.frontends.source_lines import binding_text, blocking_binding, lines_of
 
 
 def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
@@ -34,26 +36,31 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     static = relax.transform.CanonicalizeBindings()(relax.transform.Normalize()(static))
     if not is_dataflow(static["main"]):
         static = relax.transform.ConvertToDataflow(1)(static)
+    if not is_dataflow(static["main"]):
+        raise _not_dataflow(static["main"])
+    lines = lines_of(bindings(static["main"]))
     func = _without_source_lines(_with_results_opened(static["main"]))
-    _check_calls(static, func)
-    _check_static(func)
+    _check_calls(static, func, lines)
+    _check_static(func, lines)
     check_results(func, limits)
     known = ModelOrigin.read(mod)
     if not known.is_known:  # otherwise it was read from a file, whose operators were counted and folded
         check_folding(func, limits)
     static = static.clone()
-    static.update_func(static.get_global_var("main"), func)
     states = KeptStates.read(mod).states
     names = distinct_names([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))])
     if not len(states) < min(len(func.params) + 1, len(names)):
         raise BadModel(f"the module lists {len(states)} states; 'main' has {len(func.params)} parameters and "
                        f"{len(names)} results, of which the last are the states.")  # fmt: skip
+    func, scopes = without_scopes(func, names)
+    static.update_func(static.get_global_var("main"), func)
     return Loaded(
-        mod=static,
+        mod=scopes.write(static) if scopes != MemoryScopes() else static,
         sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest() if not known.is_known else known.sha256,
         input_names=tuple(param.name for param in func.params[: len(func.params) - len(states)]),
         output_names=names[: len(names) - len(states)],
         states=states,
+        lines=lines,
     )
 
 
@@ -83,6 +90,16 @@ def _dims(param: relax.Var) -> tuple[int | str | None, ...]:
     )
 
 
+def _not_dataflow(main: relax.Function) -> UnsupportedModel:
+    """Return the error about a function with control flow, impure calls or match_cast; it names the first of these."""
+    blocking = blocking_binding(main)
+    where = f": {binding_text(blocking)}" if blocking is not None else ""
+    return UnsupportedModel(
+        f"'main' is not a single dataflow block of plain bindings{where}. Control flow, impure calls and match_cast "
+        "cannot be compiled. Remove them, or let relax.transform.ConvertToDataflow() form one block."
+    )
+
+
 def _with_results_opened(func: relax.Function) -> relax.Function:
     """Rewrite `gv = (a, b); return gv` to `return (a, b)`."""
     sequence = bindings(func)
@@ -105,12 +122,13 @@ def _without_source_lines(func: relax.Function) -> relax.Function:
     return rebuild(func, [strip(binding) for binding in bindings(func)])
 
 
-def _check_calls(mod: tvm.IRModule, func: relax.Function) -> None:
+def _check_calls(mod: tvm.IRModule, func: relax.Function, lines: Mapping[str, str]) -> None:
     """Raise UnsupportedModel for calls of functions, which other passes put in place of operators.
 
     A function that another back end compiles is no such function: its call stays as it is.
     """
     counts: dict[str, int] = {}
+    first = ""
     for binding in bindings(func):
         value = binding.value
         callee = value.op if isinstance(value, relax.Call) else None
@@ -126,21 +144,25 @@ def _check_calls(mod: tvm.IRModule, func: relax.Function) -> None:
             continue
         name = callee.name_hint if isinstance(callee, tvm.ir.GlobalVar | relax.Var) else f"a {type(callee).__name__}"
         counts[name] = counts.get(name, 0) + 1
+        first = first or binding_text(binding, lines.get(binding.var.name, ""))
     if counts:
         listed = ", ".join(f"{name} ({count} times)" for name, count in [*counts.items()][:5])
         more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
         raise UnsupportedModel(
-            f"'main' calls functions in place of operators: {listed}{more}. Passes such as FuseOps and CallTIRRewrite "
-            "create these calls. Give the module from before these passes, and let "
+            f"'main' calls functions in place of operators: {listed}{more}. The first is {first}. Passes such as "
+            "FuseOps and CallTIRRewrite create these calls. Give the module from before these passes, and let "
             "tvm.compile run them with tvm_ext.relax_pipeline. LegalizeOps and FuseTIR may run before."
         )
 
 
-def _check_static(func: relax.Function) -> None:
+def _check_static(func: relax.Function, lines: Mapping[str, str]) -> None:
     if any(isinstance(result.ty, relax.TupleType) for result in outputs(func)):
         raise UnsupportedModel("'main' returns a tuple inside a tuple; return all tensors in a single tuple.")
     for binding in bindings(func):
         for ty in binding.var.ty.fields if isinstance(binding.var.ty, relax.TupleType) else [binding.var.ty]:
             dims = ty.shape.values if isinstance(ty, relax.TensorType) and ty.shape is not None else [None]
             if not all(isinstance(dim, tvm.tirx.IntImm) for dim in dims):
-                raise UnsupportedModel(f"{binding.var.name!r} has no static shape: {ty}; only static shapes compile.")
+                said = binding_text(binding, lines.get(binding.var.name, ""))
+                raise UnsupportedModel(
+                    f"{binding.var.name!r} has no static shape: {ty}, from {said}; only static shapes compile."
+                )

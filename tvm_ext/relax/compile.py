@@ -22,7 +22,9 @@ from tvm_ext.fitting.fit import fit
 from tvm_ext.fitting.fitter import Way
 from tvm_ext.frontends.calibration import Source
 from tvm_ext.frontends.load import load
+from tvm_ext.frontends.memory_scopes import refuse_scopes
 from tvm_ext.relax.partition import partitioned, refuse_package_options
+from tvm_ext.relax.pass_config import options_here
 from tvm_ext.relax.placement import (
     PlacedModule,
     Placing,
@@ -50,17 +52,37 @@ def relax_pipeline(
 ) -> tvm.transform.Pass:
     """Return a pipeline for `tvm.compile(mod, target, relax_pipeline=...)`: subgraphs run as our C, the rest as TVM's.
 
-    placing: choices for the placement of operators on the platform's processors of `kind = "tvm"` or, if times are
-    measured, on TVM's own code for this machine. The placement of a module from `place` is kept. jobs: number of
-    parallel processes that plan subgraphs and make a model fit. executor, scheduler: as in `build`. The result does not
-    depend on jobs, executor and scheduler. dump: folder for the C of the regions, with a folder for each.
+    options: by default those of the entered `pass_context`. placing: choices for the placement of operators on the
+    platform's processors of `kind = "tvm"` or, if times are measured, on TVM's own code for this machine. The placement
+    of a module from `place` is kept. jobs: number of parallel processes that plan subgraphs and make a model fit.
+    executor, scheduler: as in `build`. The result does not depend on jobs, executor and scheduler. dump: folder for the
+    C of the regions, with a folder for each.
     Raises BadOptions, BadPlatform, MissingTool.
     """
-    board = Platform.load(platform) if isinstance(platform, str) else platform
-    chosen = options or BuildOptions()
-    refuse_package_options(chosen)
+    given = Platform.load(platform) if isinstance(platform, str) else platform
     check_services(jobs, executor, scheduler)
-    board = with_own_code(board, chosen, placing)
+
+    @cache
+    def checked(chosen: str) -> tuple[Platform, BuildOptions]:
+        return _checked(given, BuildOptions.from_json(chosen), placing)
+
+    board, _ = checked((options or BuildOptions()).to_json())  # errors of arguments are raised at once
+
+    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
+    def pipeline(mod: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+        board, chosen = checked(options_here(options, context).to_json())
+        with opened_services(jobs, executor, scheduler) as services, planning_by(_submitting(services)):
+            if chosen.tvm_processors_of(board):
+                return _shared(mod, board, chosen, calibration, placing or Placing())
+            return _as_regions(mod, board, chosen, calibration, services, "" if dump is None else str(dump))
+
+    return pipeline
+
+
+def _checked(platform: Platform, chosen: BuildOptions, placing: Placing | None) -> tuple[Platform, BuildOptions]:
+    """Return the platform, with TVM's own code as a processor if it is measured, and the options. Raises BadOptions."""
+    refuse_package_options(chosen)
+    board = with_own_code(platform, chosen, placing)
     is_shared = bool(chosen.tvm_processors_of(board))
     if is_shared:
         refuse_options(board, chosen)
@@ -69,15 +91,7 @@ def relax_pipeline(
             f'placing: {board.name} uses no processor of kind = "tvm"; add a processor of this kind, leave placing '
             "out, or measure TVM's own code on a platform of this machine with Placing(measure=True)."
         )
-
-    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
-    def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        with opened_services(jobs, executor, scheduler) as services, planning_by(_submitting(services)):
-            if is_shared:
-                return _shared(mod, board, chosen, calibration, placing or Placing())
-            return _as_regions(mod, board, chosen, calibration, services, "" if dump is None else str(dump))
-
-    return pipeline
+    return board, chosen
 
 
 def _submitting(services: OpenServices | None) -> Submit | None:
@@ -122,7 +136,7 @@ def place(
     Raises BadOptions, BadPlatform, UnsupportedModel, and MissingTool for a back end or device that is not available.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
-    chosen = options or BuildOptions()
+    chosen = options_here(options)
     refuse_package_options(chosen)
     board = with_own_code(board, chosen, placing)
     if not chosen.tvm_processors_of(board):
@@ -146,6 +160,7 @@ def _shared(
 
 def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None) -> Forms:
     loaded = load(mod)
+    refuse_scopes(loaded)
     return forms_of(loaded, board, chosen, calibration_of(loaded, board, chosen, calibration))
 
 

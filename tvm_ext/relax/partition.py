@@ -34,6 +34,8 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.fitting.methods import MemoryPass
 from tvm_ext.frontends.load import load
+from tvm_ext.frontends.memory_scopes import refuse_scopes
+from tvm_ext.relax.pass_config import options_here
 
 _PATTERNS = {
     2: (
@@ -87,10 +89,11 @@ def partition_for_tvm_ext(
     Raises BadOptions, BadPlatform, UnsupportedModel.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
-    chosen = options or BuildOptions()
+    chosen = options_here(options)
     refuse_package_options(chosen)
     _refuse_quantize(chosen)
     loaded = load(mod)
+    refuse_scopes(loaded)
     return partitioned(loaded, board, chosen, chosen.name or ModelOrigin.read(loaded).name)
 
 
@@ -117,7 +120,8 @@ def compile_functions(
     """Return one object file for each function. Constants stay in the C text.
 
     options: `platform` (name, file or JSON; `host` by default) and fields of `BuildOptions`, for functions that do not
-    come from our own passes. Raises UnsupportedModel for such a function with an operator that we cannot compile.
+    come from our own passes; without fields, the options of the entered `pass_context` are used. Raises
+    UnsupportedModel for such a function with an operator that we cannot compile.
     """
     return compile_for_tvm(
         [function if _is_ours(function) else _as_region(function, options) for function in functions]
@@ -135,12 +139,14 @@ def _as_region(function: relax.Function, options: Mapping[str, Any]) -> relax.Fu
     platform, fields = str(given.pop("platform", "host")), {name: _plain(value) for name, value in given.items()}
     board = Platform.from_json(platform) if platform.lstrip().startswith("{") else Platform.load(platform)
     try:
-        chosen = BuildOptions(**fields)
+        chosen = options_here(BuildOptions(**fields) if fields else None)
     except TypeError as error:
         raise BadOptions(f"options of RunCodegen for {CODEGEN}: {error}.") from None
     refuse_package_options(chosen)
     _refuse_quantize(chosen)
-    module = partitioned(load(tvm.IRModule({"main": _inlined(function)})), board, chosen, symbol)
+    loaded = load(tvm.IRModule({"main": _inlined(function)}))
+    refuse_scopes(loaded)
+    module = partitioned(loaded, board, chosen, symbol)
     regions = [own for own in module.functions.values() if Region.read(own).codegen == CODEGEN]
     if len(regions) != 1 or Symbol.read(regions[0]).name != symbol:
         raise UnsupportedModel(

@@ -139,6 +139,19 @@ class InputDemands(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryScopes(Decision):
+    """Memories that a Relax module asks for by the memory scopes of its VDevices.
+
+    ports: memory of inputs and outputs, by the model's own names. constants: memories of constants. others: memories of
+    values between operators, which are checked only.
+    """
+
+    ports: Mapping[str, str] | None = json_attribute("tvm_ext.port_scopes", None, read=_as_is)
+    constants: tuple[str, ...] = json_attribute("tvm_ext.constant_scopes", (), read=_names)
+    others: tuple[str, ...] = json_attribute("tvm_ext.other_scopes", (), read=_names)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoundInputs(Decision):
     """Inputs of the file whose values are fixed. Other runtimes of the file have to be given the same values."""
 
