@@ -396,8 +396,8 @@ def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int)
     added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
     if added is not None and added.var in chain.constants:
         given = chain.constants[added.var]
-        if chain.rounding == "tflite" and given.data.dtype == np.int32 and given.data.shape == (channels,):
-            return np.ascontiguousarray(given.data)  # TensorFlow Lite ignores the scale of a bias
+        if chain.rounding == "tflite" and given.data.dtype == np.int32 and _is_per_channel(given.data, channels):
+            return np.ascontiguousarray(given.data.reshape(-1))  # TensorFlow Lite ignores the scale of a bias
         real = given.steps.reshape(-1) * given.scale.astype(np.float64)
     elif added is not None and added.array is not None:
         real = added.array.astype(np.float64).reshape(-1)
@@ -416,8 +416,13 @@ def _wide_bias(chain: QuantizedChain, rest: list[Call], channels: int) -> np.nda
     """Return the int64 bias that is added in two parts, or None for any other calls."""
     parts = [chain.constants.get(value.var) for call in rest for value in call.operands if call.name == "add"]
     known = [part for part in parts if part is not None]
-    if len(known) != 2 or any(part.data.shape != (channels,) or part.data.dtype != np.int32 for part in known):
+    if len(known) != 2 or not all(_is_per_channel(p.data, channels) and p.data.dtype == np.int32 for p in known):
         return None
     high, low = known
     in_parts = np.array_equal(high.scale, low.scale * np.float32(HIGH_SCALE))
-    return joined_bias(high.data, low.data) if in_parts else None
+    return joined_bias(high.data.reshape(-1), low.data.reshape(-1)) if in_parts else None
+
+
+def _is_per_channel(bias: np.ndarray, channels: int) -> bool:
+    """Return True for one number per channel. The axes before are of images that were turned, and have the extent 1."""
+    return bias.size == channels and bias.shape[-1:] == (channels,)

@@ -13,6 +13,7 @@ import tflite
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.tflite.custom import refusal_of_custom
 from tvm_ext.frontends.tflite.dynamic_range import refusal_of_weights
+from tvm_ext.frontends.tflite.layers import MOST_BIAS_ERROR, steps_of_sums
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, Scales, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
 
@@ -354,7 +355,7 @@ def _of_moves(file: TfliteFile, node: TfliteNode, shape: tuple[int, ...]) -> str
 _BYTES = ("int8", "uint8")
 # Operators that runtimes lack on quantized tensors, or compute differently there from real numbers.
 _NOT_QUANTIZED = frozenset(
-    "REDUCE_PROD FLOOR_DIV FLOOR_MOD LOG NEG SIN COS CEIL FLOOR ROUND SQUARE SIGN POW ATAN2 "
+    "REDUCE_PROD FLOOR_DIV FLOOR_MOD NEG SIN COS CEIL FLOOR ROUND SQUARE SIGN POW ATAN2 "
     "L2_POOL_2D CAST ONE_HOT RANGE BITWISE_XOR RIGHT_SHIFT SEGMENT_SUM SPARSE_TO_DENSE CONV_3D CONV_3D_TRANSPOSE "
     "RELU_N1_TO_1 RFFT2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE REVERSE_SEQUENCE MATRIX_DIAG "
     "MATRIX_SET_DIAG".split()
@@ -415,7 +416,7 @@ def mistyped(file: TfliteFile, node: TfliteNode) -> str | None:
 def _of_kinds(node: TfliteNode, inputs: list[TfliteTensor], outputs: list[TfliteTensor]) -> str | None:
     main = inputs[2] if node.operator == "TRANSPOSE_CONV" and len(inputs) > 2 else inputs[0]
     is_scaled = any(tensor.scales is not None and tensor.dtype in _BYTES for tensor in (main, *outputs))
-    if is_scaled and node.operator in _NOT_QUANTIZED:
+    if is_scaled and (node.operator in _NOT_QUANTIZED or (node.operator == "LOG" and main.dtype == "uint8")):
         return "on quantized tensors it is not supported; dequantize before it"
     for tensor in (main, outputs[0]):
         plain = tensor.scales is None and tensor.dtype in (*_BYTES, "int16", "uint16")
@@ -490,8 +491,7 @@ _FIXED = {
     "L2_NORMALIZATION": (1 / 128, 0),
 }
 _WITH_WEIGHTS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0, "TRANSPOSE_CONV": 0}
-# Runtimes assume the bias in steps of input times weight, and tolerate rounding in the file.
-_MOST_BIAS_ERROR = 1e-4
+# Runtimes assume the bias in steps of input times weight, and refuse scales that are further apart.
 _MOST_OUTPUT_STEPS = 0.02
 
 
@@ -549,22 +549,49 @@ def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor], outputs: Seque
     bias = inputs[2 + shift] if len(inputs) > 2 + shift else None
     if bias is None or bias.scales is None or data.scales is None:
         return None
-    product = data.scales.scale[0].astype(np.float64) * weight.scales.scale
     if bias.scales.zero_point.any():
         return "its bias has a zero point that is not 0"
     if bias.data is not None and not bias.data.any():
         return None  # layers without a bias share zeros in any scale
+    product = steps_of_sums(data.scales, weight.scales)
     if bias.scales.scale.size not in (1, product.size):
         return "its bias has another number of scales than its weights"
-    error = np.abs(bias.scales.scale / product - 1)
-    if bias.data is not None and bias.data.shape == error.shape:
-        error = error[bias.data != 0]  # of channels without a bias any scale is right
-    if error.max(initial=0) > _MOST_BIAS_ERROR:
-        return "the scale of its bias is not that of its input times that of its weights"
     steps = outputs[0].scales.scale[0] if outputs and outputs[0].scales is not None else np.inf
-    if np.abs(bias.scales.scale - product).max() > _MOST_OUTPUT_STEPS * steps:
-        return f"its output's scale of {steps:g} is too small for its bias"
-    return None
+    if np.abs(bias.scales.scale - product).max() <= _MOST_OUTPUT_STEPS * steps:
+        return None  # TensorFlow Lite runs such a layer
+    if np.abs(_bias_factors(product, bias) - 1).max(initial=0) > MOST_BIAS_ERROR:
+        return "the scale of its bias is not that of its input times that of its weights"
+    return f"its output's scale of {steps:g} is too small for its bias"
+
+
+def bias_factor(file: TfliteFile, node: TfliteNode) -> float:
+    """Return the factor by which a layer adds its bias larger than the file says, furthest from 1 of all channels.
+
+    Runtimes add the integers of a bias to sums of products, whatever scale the bias has. In a GRU that Keras unrolls,
+    all time steps share one bias, whose scale is that of the first of them.
+    """
+    if node.operator not in _WITH_WEIGHTS or len(node.inputs) < 2:
+        return 1.0
+    shift = 1 if node.operator == "TRANSPOSE_CONV" else 0
+    places = [node.inputs[place] if place < len(node.inputs) else -1 for place in (2 * shift, 1, 2 + shift)]
+    if -1 in places:
+        return 1.0
+    data, weight, bias = (file.tensors[index] for index in places)
+    if data.scales is None or weight.scales is None or bias.scales is None:
+        return 1.0
+    factors = _bias_factors(steps_of_sums(data.scales, weight.scales), bias)
+    furthest = float(factors[np.abs(factors - 1).argmax()]) if factors.size else 1.0
+    return furthest if abs(furthest - 1) > MOST_BIAS_ERROR else 1.0
+
+
+def _bias_factors(steps: np.ndarray, bias: TfliteTensor) -> np.ndarray:
+    """Return the factors by which runtimes add a bias larger than its scale says, for its elements that are not 0."""
+    assert bias.scales is not None, "of quantized layers"
+    if bias.data is None:
+        return steps / bias.scales.scale
+    is_added = bias.data.reshape(-1) != 0
+    ours, theirs = (np.broadcast_to(scale, bias.data.size)[is_added] for scale in (steps, bias.scales.scale))
+    return ours / theirs
 
 
 def _text(scales: Scales | None) -> str:
@@ -579,7 +606,10 @@ OPERATORS = frozenset(
     "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D LEAKY_RELU "
     "QUANTIZE DEQUANTIZE CONCATENATION PAD PADV2 STRIDED_SLICE SLICE RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SPLIT "
     "SPLIT_V PACK UNPACK MEAN SUM ABS BATCH_MATMUL BROADCAST_TO DYNAMIC_UPDATE_SLICE LOGISTIC MAXIMUM MINIMUM PRELU "
-    "RELU RELU6 RESIZE_NEAREST_NEIGHBOR REVERSE_V2 SELECT_V2 SHAPE SOFTMAX SQUARED_DIFFERENCE TANH".split()
+    "RELU RELU6 RESIZE_NEAREST_NEIGHBOR REVERSE_V2 SELECT_V2 SHAPE SOFTMAX SQUARED_DIFFERENCE TANH "
+    # These are LiteRT's alone: TensorFlow Lite Micro does not run them on int16.
+    "BATCH_TO_SPACE_ND EXP FILL GATHER GATHER_ND GELU LOG MIRROR_PAD REDUCE_MAX REDUCE_MIN RESIZE_BILINEAR "
+    "SPACE_TO_BATCH_ND TILE".split()
 )
 
 

@@ -7,6 +7,7 @@ have the model's names. Operators that only move numbers stay on integers.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,10 +34,11 @@ from tvm_ext.frontends.loops import (
 )
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements, name_variables
 from tvm_ext.frontends.tflite import custom
-from tvm_ext.frontends.tflite.check_model import CHOICE, WAY_OUT, refusal
+from tvm_ext.frontends.tflite.check_model import CHOICE, WAY_OUT, bias_factor, refusal
 from tvm_ext.frontends.tflite.integers.convert import integer_converter
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
@@ -110,7 +112,22 @@ class _Importer:
                 self._convert(node)
         if self._refused:
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
+        self._say_biases()
         return self._module()
+
+    def _say_biases(self) -> None:
+        """Warn of layers that add a bias in another scale than the file gives to it."""
+        factors = {node.label: bias_factor(self._file, node) for node in self._file.nodes}
+        changed = {label: factor for label, factor in factors.items() if factor != 1}
+        if changed:
+            label = max(changed, key=lambda label: abs(math.log(changed[label])))
+            layers = "1 layer adds its bias" if len(changed) == 1 else f"{len(changed)} layers add their biases"
+            warnings.warn(
+                f"{self._path}: {layers} in another scale than the file gives to it, {label} by {changed[label]:.3g} "
+                "times the number in the file: TensorFlow Lite does so too. Converters share a bias among the time "
+                "steps of a recurrent layer that is unrolled; without unrolling they do not.",
+                ModelNotice, stacklevel=2,
+            )  # fmt: skip
 
     def _module(self) -> tvm.IRModule:
         tensors = self._file.tensors

@@ -22,6 +22,8 @@ from tvm_ext.frontends.tflite.rescale import check_sums
 
 _WIDEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}
 """Largest distance of an element from the zero point, by element type. The zero point of int16 is 0."""
+MOST_BIAS_ERROR = 1e-4
+"""Relative error of a bias's scale that comes of rounding in the file."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,7 +107,8 @@ def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> re
     _check_sums(data, weight, operands[2:], axis=0)
     groups = depth // per_group
     real = dynamic_range.of_convolution(data.value, weight.scales, groups) if is_dynamic(data, weight) else data.real()
-    return _convolve(data, real, weight.real(), kernel, operands[2:], options, groups=groups)
+    rest = _in_steps(data, weight, operands[2:])
+    return _convolve(data, real, weight.real(), kernel, rest, options, groups=groups)
 
 
 def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
@@ -118,7 +121,8 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
     kernel = static_shape(weight.value)[1:3]
     _check_sums(data, weight, operands[2:], axis=3)
     real = dynamic_range.of_depthwise(data.value) if is_dynamic(data, weight) else data.real()
-    return _convolve(data, real, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
+    rest = _in_steps(data, weight, operands[2:])
+    return _convolve(data, real, weight.real(axes=(3, 1, 2, 0)), kernel, rest, options, groups=depth)
 
 
 def is_dynamic(data: LayerInput, weight: LayerInput) -> bool:
@@ -179,7 +183,7 @@ def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | N
         data.real(), weight.real(), strides=strides, padding=padding, output_padding=beyond, data_layout="NHWC",
         kernel_layout="OHWI", out_layout="NHWC",
     )  # fmt: skip
-    return activated(_biased(result, operands[3:]), options.FusedActivationFunction())
+    return activated(_biased(result, _in_steps(data, weight, operands[3:])), options.FusedActivationFunction())
 
 
 def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
@@ -207,7 +211,7 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
     given = LayerInput(value=rows, scales=data.scales)
     real = dynamic_range.of_rows(rows, options) if is_dynamic(data, weight) else given.real()
     result = relax.op.matmul(real, weight.real(axes=(1, 0)))
-    return activated(_biased(result, operands[2:]), options.FusedActivationFunction())
+    return activated(_biased(result, _in_steps(data, weight, operands[2:])), options.FusedActivationFunction())
 
 
 def batch_matmul(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
@@ -231,6 +235,23 @@ def _biased(result: relax.Expr, rest: list[LayerInput | None]) -> relax.Expr:
     for part in _bias_parts(bias):
         result = relax.op.add(result, part.real())
     return result
+
+
+def _in_steps(data: LayerInput, weight: LayerInput, rest: list[LayerInput | None]) -> list[LayerInput | None]:
+    """Return a bias in the scale in which runtimes add it, which is that of the sums of products."""
+    bias = rest[0] if rest else None
+    if bias is None or bias.scales is None or data.scales is None or weight.scales is None:
+        return rest
+    steps = steps_of_sums(data.scales, weight.scales)
+    if np.allclose(bias.scales.scale, steps, rtol=MOST_BIAS_ERROR, atol=0):
+        return rest
+    scales = Scales(scale=steps.astype(np.float32), zero_point=np.zeros(steps.size, np.int64), axis=0)
+    return [replace(bias, scales=scales), *rest[1:]]
+
+
+def steps_of_sums(data: Scales, weight: Scales) -> np.ndarray:
+    """Return the real number that a step of a layer's sums stands for, or one for each channel, in double precision."""
+    return data.scale[0].astype(np.float64) * weight.scale
 
 
 def _bias_parts(bias: LayerInput) -> tuple[LayerInput, ...]:

@@ -70,6 +70,20 @@ def _chosen(node: IntegerNode, choose: Callable[[tirx.Expr, tirx.Expr], tirx.Exp
     return node.elementwise(lambda a, b: clamped(choose(a, b) + wide(node.zero_point()), node.dtype), 0, 1)
 
 
+def greatest(node: IntegerNode) -> relax.Expr:
+    return _chosen_along(node, relax.op.max)
+
+
+def least(node: IntegerNode) -> relax.Expr:
+    return _chosen_along(node, relax.op.min)
+
+
+def _chosen_along(node: IntegerNode, choose: Callable[..., relax.Expr]) -> relax.Expr:
+    """Select one of the elements along axes. The result has the scale of the input."""
+    axes = sorted({int(axis) % len(node.shape(0)) for axis in node.array(1, "axes").reshape(-1)})
+    return choose(node.values[0], axes, bool(node.options(tflite.ReducerOptions).KeepDims()))
+
+
 def squared_difference(node: IntegerNode) -> relax.Expr:
     bits, common = _DIFFERENCE_BITS[node.dtype], 2 * max(node.scale(0), node.scale(1))
     factor = common * common / ((1 << 2 * bits) * node.scale())

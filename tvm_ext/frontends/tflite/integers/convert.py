@@ -12,7 +12,9 @@ from tvm_ext.frontends.tflite.integers.arithmetic import (
     add_n,
     batch_matmul,
     comparison,
+    greatest,
     leaky_relu,
+    least,
     maximum,
     minimum,
     multiply,
@@ -26,6 +28,7 @@ from tvm_ext.frontends.tflite.integers.l2_normalization import l2_normalization
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.integers.sigmoid import logistic, tanh
 from tvm_ext.frontends.tflite.integers.softmax import softmax, softmax_of_bytes, softmax_of_unsigned
+from tvm_ext.frontends.tflite.integers.word_tables import exponential, gelu, logarithm, logarithm_of_bytes
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 
@@ -42,7 +45,13 @@ _COMPARISONS: dict[str, Converter] = {
     "LESS": comparison(lambda a, b: a < b), "LESS_EQUAL": comparison(lambda a, b: a <= b),
 }  # fmt: skip
 _OF_TYPE: dict[str, dict[str, Converter]] = {
-    "int8": {**_BOTH, **_COMPARISONS, "RESIZE_BILINEAR": resize_bilinear, "L2_NORMALIZATION": l2_normalization},
+    "int8": {
+        **_BOTH,
+        **_COMPARISONS,
+        "LOG": logarithm_of_bytes,
+        "RESIZE_BILINEAR": resize_bilinear,
+        "L2_NORMALIZATION": l2_normalization,
+    },
     "uint8": {
         **_COMPARISONS,
         "PRELU": prelu,
@@ -50,7 +59,18 @@ _OF_TYPE: dict[str, dict[str, Converter]] = {
         "L2_NORMALIZATION": l2_normalization,
         "SOFTMAX": softmax_of_unsigned,
     },
-    "int16": {**_BOTH, "LOGISTIC": logistic, "TANH": tanh, "SOFTMAX": softmax},
+    "int16": {
+        **_BOTH,
+        "EXP": exponential,
+        "GELU": gelu,
+        "LOG": logarithm,
+        "LOGISTIC": logistic,
+        "REDUCE_MAX": greatest,
+        "REDUCE_MIN": least,
+        "RESIZE_BILINEAR": resize_bilinear,
+        "SOFTMAX": softmax,
+        "TANH": tanh,
+    },
 }
 _OF_BYTES: dict[str, Converter] = {"ADD_N": add_n, "CUMSUM": sums_along}
 # Their kernels take two activations.

@@ -1,4 +1,4 @@
-"""RESIZE_BILINEAR of bytes: for int8 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
+"""RESIZE_BILINEAR of integers: for int8 and int16 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
 
 For uint8, TensorFlow Lite adds up real numbers in single precision. Where these are exact, as for images that grow by a
 power of two, integers give the same elements. Elsewhere the sums are in single precision, in the same order.
@@ -16,6 +16,8 @@ from tvm_ext.frontends.tflite.integers.node import IntegerNode
 
 _BITS = 10
 _ONE = 1 << _BITS
+_SUMS = {"int8": "int32", "int16": "int64"}
+"""Type of the sums, which have 20 bits more than the elements."""
 
 
 def resize_bilinear(node: IntegerNode) -> relax.Expr:
@@ -28,18 +30,19 @@ def resize_bilinear(node: IntegerNode) -> relax.Expr:
     rows, columns = (int(extent) for extent in size.reshape(-1))
     modes = options.AlignCorners(), options.HalfPixelCenters()
     taps = [*_taps(height, rows, *modes), *_taps(width, columns, *modes)]
+    sums = _SUMS[node.dtype]
 
     def compute(source: te.Tensor, *tables: te.Tensor) -> te.Tensor:
         above, below, down, left, right, along = tables
 
         def element(n: tirx.Var, y: tirx.Var, x: tirx.Var, c: tirx.Var) -> tirx.Expr:
             def pixel(row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
-                return tirx.Cast("int32", source(n, row, column, c))
+                return tirx.Cast(sums, source(n, row, column, c))
 
-            one = tirx.const(_ONE, "int32")
-            upper = pixel(above[y], left[x]) * (one - along[x]) + pixel(above[y], right[x]) * along[x]
-            lower = pixel(below[y], left[x]) * (one - along[x]) + pixel(below[y], right[x]) * along[x]
-            return _rounded(upper * (one - down[y]) + lower * down[y])
+            one, across, by = tirx.const(_ONE, sums), tirx.Cast(sums, along[x]), tirx.Cast(sums, down[y])
+            upper = pixel(above[y], left[x]) * (one - across) + pixel(above[y], right[x]) * across
+            lower = pixel(below[y], left[x]) * (one - across) + pixel(below[y], right[x]) * across
+            return _rounded(upper * (one - by) + lower * by, sums, node.dtype)
 
         return te.compute((batch, rows, columns, channels), element, "resized")
 
@@ -64,13 +67,13 @@ def _divided(place: np.ndarray) -> np.ndarray:
     return np.sign(place) * (np.abs(place) // _ONE)
 
 
-def _rounded(total: tirx.Expr) -> tirx.Expr:
-    """Return int8 of a sum in steps of 2^-20, halves away from zero.
+def _rounded(total: tirx.Expr, sums: str, dtype: str) -> tirx.Expr:
+    """Return an element of a sum in steps of 2^-20, halves away from zero.
 
     For sums of 0 or less the division rounds toward zero.
     """
-    half, shift = tirx.const(1 << (2 * _BITS - 1), "int32"), tirx.const(2 * _BITS, "int32")
-    return tirx.Cast("int8", tirx.Select(total > 0, (total + half) >> shift, -((half - total) >> shift)))
+    half, shift = tirx.const(1 << (2 * _BITS - 1), sums), tirx.const(2 * _BITS, sums)
+    return tirx.Cast(dtype, tirx.Select(total > 0, (total + half) >> shift, -((half - total) >> shift)))
 
 
 _EXACT_BITS = 8

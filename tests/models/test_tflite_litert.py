@@ -1,0 +1,117 @@
+"""Files with int16 activations as Keras writes them: operators that only LiteRT runs, shared biases, sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.tflite_cases import layers, movement
+from benchmarks.tflite_cases.case import Case, ints, one_result
+from tests.support.tflite_file import Quantized, TfliteWriter
+from tests.support.tflite_models import VALID, Network
+from tests.support.tflite_runners import litert, referenced, saved_tflite, tflite_micro
+from tvm_ext import BuildOptions, build
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.load import ModelNotice, load
+
+WIDE = {"int8": Quantized(scale=0.03, zero_point=-100), "int16": Quantized(scale=1.3e-4)}
+RESULT = {"int8": Quantized(scale=0.04, zero_point=-30), "int16": Quantized(scale=4.1e-4)}
+
+
+def of_each(operator: str, dtype: str, options: str = "", **fields: object) -> tuple[bytes, list[np.ndarray]]:
+    """A file of a function of an element, and all elements of its type."""
+    limits, net = np.iinfo(dtype), Network()
+    elements = np.arange(limits.min, limits.max + 1).astype(dtype)[None]
+    x = net.writer.input("x", elements.shape, dtype, WIDE[dtype])
+    y = net.writer.tensor("y", elements.shape, dtype, RESULT[dtype])
+    return net.writer.finish([net.writer.operator(operator, [x], y, options, **fields)]), [elements]
+
+
+FUNCTIONS: dict[str, Callable[[], tuple[bytes, list[np.ndarray]]]] = {
+    "EXP int16": lambda: of_each("EXP", "int16", "ExpOptions"),
+    "LOG int16": lambda: of_each("LOG", "int16"),
+    "LOG int8": lambda: of_each("LOG", "int8"),
+    "GELU int16": lambda: of_each("GELU", "int16", "GeluOptions", Approximate=False),
+    "GELU int16 approximate": lambda: of_each("GELU", "int16", "GeluOptions", Approximate=True),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_element(name: str, tmp_path: Path) -> None:
+    data, arrays = FUNCTIONS[name]()
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+
+
+_TILE = one_result(
+    "TILE", "TileOptions", result=(1, 8, 6, 15), constants=[ints(1, 2, 1, 3)], scales="same"
+)  # fmt: skip
+_MOVES = "BATCH_TO_SPACE_ND FILL GATHER GATHER_ND MIRROR_PAD RESIZE_BILINEAR SPACE_TO_BATCH_ND"
+CASES = {case.name: case for operator in _MOVES.split() for case in movement.CASES[operator]}
+CASES |= {case.name: case for operator in ("REDUCE_MAX", "REDUCE_MIN") for case in layers.CASES[operator]}
+CASES["TILE"] = Case(name="TILE", make=_TILE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_words(name: str, tmp_path: Path) -> None:
+    data, arrays = CASES[name].file("int16x8", 1)
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+
+
+def test_results_beyond_single_precision_are_refused(tmp_path: Path) -> None:
+    net = Network(int16=True)
+    x = net.writer.input("x", (1, 8), "int16", Quantized(scale=0.1))
+    data = net.writer.finish([net.writer.operator("EXP", [x], net.output("y", (1, 8)), "ExpOptions")])
+    with pytest.raises(UnsupportedModel, match=r"EXP.* its results from -3276.8 to 3276.7 exceed single precision"):
+        load(saved_tflite(data, tmp_path))
+
+
+def test_logarithms_of_unsigned_bytes_are_refused(tmp_path: Path) -> None:
+    writer = TfliteWriter()
+    x = writer.input("x", (1, 8), "uint8", Quantized(scale=0.1))
+    data = writer.finish([writer.operator("LOG", [x], writer.tensor("y", (1, 8), "uint8", Quantized(scale=0.1)))])
+    with pytest.raises(UnsupportedModel, match=r"LOG.* on quantized tensors it is not supported"):
+        load(saved_tflite(data, tmp_path))
+
+
+def shared_bias(net: Network, factor: float) -> list[int]:
+    """A dense layer whose bias has the scale of another layer."""
+    y = net.dense(net.input((1, 12)), 5, "d")
+    bias = next(tensor for tensor in net.writer.tensors if tensor.name == "d/bias")
+    assert bias.quantized is not None, "of integers"
+    (scale,) = np.atleast_1d(bias.quantized.scale)
+    bias.quantized = Quantized(scale=float(np.float32(scale) / np.float32(factor)))
+    return [y]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_bias_of_another_scale(dtype: str, tmp_path: Path) -> None:
+    """Keras shares the bias of a GRU that it unrolls. Runtimes add its integers, so that the results are theirs."""
+    net = Network(int8=dtype == "int8", int16=dtype == "int16", seed=3)
+    data = net.writer.finish(shared_bias(net, 1.25))
+    arrays = [net.sample(index) for index in net.writer.inputs]
+    path = saved_tflite(data, tmp_path)
+    found, _ = referenced(path, arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+    with pytest.warns(ModelNotice, match=r"1 layer adds its bias in another scale .* by 1\.25 times the number"):
+        module = load(path)
+    package = build(module, "host", tmp_path / "out", BuildOptions())
+    assert package.report["verify"]["host"]["max_abs_error"] == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 9, 6), (1, 9, 1, 6)])
+def test_word_sequences_have_wide_biases(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """A Conv1D of Keras is an image of one row, whose bias of 64 bits is turned with it."""
+    net = Network(int16=True)
+    kernel = (1, 3) if shape[1] == 1 else (3, 1)
+    data = net.writer.finish([net.conv(net.input(shape), 4, kernel, "c", padding=VALID)])
+    arrays = [net.sample(index) for index in net.writer.inputs]
+    package = build(load(saved_tflite(data, tmp_path)), "host", tmp_path / "out", BuildOptions())
+    assert "generic" not in {step["kernel"] for step in package.report["steps"]}
+    with package.session() as session:
+        (found,) = session.run(dict(zip(package.inputs, arrays, strict=True))).values()
+    np.testing.assert_array_equal(found, tflite_micro(data, arrays))
