@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from codegen_c.composites.chains import Dequantized, QuantizedChain, quantized_chain
+from codegen_c.composites.constant_channels import plain_constant_channels
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.normalization import normalize_operator
@@ -67,7 +68,7 @@ def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
         inputs=chain.inputs, outputs=(chain.output,), weight=weight, weight_scale=scale, bias=bias, window=window,
         low=chain.low, high=chain.high, groups=int(attrs.groups), rounding=chain.rounding,
     )  # fmt: skip
-    return operator, (0,)
+    return plain_constant_channels(operator), (0,)
 
 
 def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
@@ -86,7 +87,7 @@ def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
         inputs=chain.inputs, outputs=(chain.output,), weight=np.ascontiguousarray(weight.T), weight_scale=scale,
         bias=bias, low=chain.low, high=chain.high, rounding=chain.rounding,
     )  # fmt: skip
-    return operator, (0,)
+    return plain_constant_channels(operator), (0,)
 
 
 def _pool2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:

@@ -15,14 +15,14 @@ from tvm_ext.core.errors import BadModel
 STEPS = Quantized(scale=0.05, zero_point=-3)
 
 
-def convolution(dead: int) -> tuple[bytes, np.ndarray]:
-    """int8 [1, 5, 5, 2] -> [1, 5, 5, 3]; one channel has no weights, no bias, and scales of 0."""
+def convolution(dead: int, bias_of_dead: int = 0, scale_of_dead: float = 0.0) -> tuple[bytes, np.ndarray]:
+    """int8 [1, 5, 5, 2] -> [1, 5, 5, 3]; one channel has no weights, and that bias and scale."""
     random, writer = np.random.default_rng(0), TfliteWriter()
     x = writer.input("x", (1, 5, 5, 2), "int8", STEPS)
     weights = random.integers(-127, 128, (3, 3, 3, 2)).astype(np.int8)
     bias = random.integers(-500, 500, 3).astype(np.int32)
     scales = np.array([0.01, 0.02, 0.03], np.float32)
-    weights[dead], bias[dead], scales[dead] = 0, 0, 0
+    weights[dead], bias[dead], scales[dead] = 0, bias_of_dead, scale_of_dead
     given = [x, writer.constant("w", weights, Quantized(scale=list(scales))),
              writer.constant("b", bias, Quantized(scale=list(scales * np.float32(STEPS.scale))))]  # fmt: skip
     y = writer.tensor("y", (1, 5, 5, 3), "int8", Quantized(scale=0.4, zero_point=5))
@@ -35,6 +35,16 @@ def test_a_channel_without_weights(dead: int, tmp_path: Path) -> None:
     data, x = convolution(dead)
     found, kernels = referenced(saved_tflite(data, tmp_path), [x])
     assert len(kernels) == 1 and kernels[0].startswith("qconv2d")
+    np.testing.assert_array_equal(found[0], tflite_micro(data, [x]))
+    np.testing.assert_array_equal(found[0], litert(data, [x])[0])
+
+
+@pytest.mark.parametrize("bias", [1 << 30, -(1 << 30), 1_000_000_000])
+def test_a_channel_that_its_bias_alone_decides(bias: int, tmp_path: Path) -> None:
+    """Converters give channels that training left without weights biases and scales at the ends of their ranges."""
+    data, x = convolution(1, bias, 3e-8)
+    found, _ = referenced(saved_tflite(data, tmp_path), [x])
+    assert len(np.unique(found[0][..., 1])) == 1
     np.testing.assert_array_equal(found[0], tflite_micro(data, [x]))
     np.testing.assert_array_equal(found[0], litert(data, [x])[0])
 
