@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from relay_passes.dataflow import bindings
+from relay_passes.dataflow import bindings, op_name
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, saved
 from tvm_ext.frontends.load import ModelNotice, load
@@ -155,3 +155,22 @@ def test_diagonals_and_unpooled_places(tmp_path: Path, image: np.ndarray) -> Non
     outputs = ["eye", ("whole", TensorProto.INT32), "y"]
     model = model_of(nodes, {"x": image.shape, "m": (3, 5)}, outputs, opset=13)
     agree(saved(model, tmp_path), {"x": image, "m": np.zeros((3, 5), "float32")})
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+def test_auto_pad_becomes_padding_of_the_operators(tmp_path: Path, mode: str) -> None:
+    """No padded tensor is stored, and pools stay pools, which have integer kernels."""
+    windows = {"auto_pad": mode, "strides": [2, 2]}
+    nodes = [
+        NODE("Conv", ["x", "w"], ["c"], auto_pad=mode, strides=[1, 2]),
+        NODE("MaxPool", ["c"], ["m"], kernel_shape=[3, 3], ceil_mode=1, **windows),
+        NODE("AveragePool", ["c"], ["a"], kernel_shape=[3, 4], **windows),
+        NODE("AveragePool", ["c"], ["counted"], kernel_shape=[2, 4], count_include_pad=1, **windows),
+    ]
+    random = np.random.default_rng(2)
+    weights = {"w": random.normal(size=(4, 3, 3, 2)).astype("float32")}
+    model = model_of(nodes, {"x": (1, 3, 13, 16)}, ["m", "a", "counted"], constants=weights)
+    mod = agree(saved(model, tmp_path), {"x": random.normal(size=(1, 3, 13, 16)).astype("float32")})
+    assert [op_name(binding.value) for binding in bindings(mod["main"])] == [
+        "relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.nn.avg_pool2d",
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""ConvTranspose to a requested shape, Col2Im and DeformConv."""
+"""Conv with auto_pad, ConvTranspose to a requested shape, Col2Im and DeformConv."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of
+from tvm_ext.frontends.onnx.operators.pooling import with_pads
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
+
+
+class Conv(onnx_frontend.Conv):
+    """`auto_pad` becomes padding of the convolution. TVM's importer stores a padded tensor ahead of it."""
+
+    @classmethod
+    def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        extents, kernel = static_shape(inputs[0])[2:], static_shape(inputs[1])[2:]
+        return super()._impl_v11(bb, inputs, with_pads(extents, {**attr, "kernel_shape": kernel}), params)
 
 
 class ConvTranspose(onnx_frontend.ConvTranspose):
@@ -147,4 +157,9 @@ class DeformConv(OnnxOpConverter):
         return y if bias is None else emit.add(y, emit.reshape(bias, [1, -1, 1, 1]))
 
 
-CONVERTERS = {("", "ConvTranspose"): ConvTranspose, ("", "Col2Im"): Col2Im, ("", "DeformConv"): DeformConv}
+CONVERTERS = {
+    ("", "Conv"): Conv,
+    ("", "ConvTranspose"): ConvTranspose,
+    ("", "Col2Im"): Col2Im,
+    ("", "DeformConv"): DeformConv,
+}

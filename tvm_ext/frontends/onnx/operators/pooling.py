@@ -63,16 +63,30 @@ def _windows(extents: Sequence[int], attr: Attributes) -> Windows:
     return how
 
 
+def with_pads(extents: Sequence[int], attr: Attributes) -> dict[str, Any]:
+    """Return the attributes of windows with `auto_pad` written out as `pads`, which Relax's own operators have.
+
+    Windows of SAME_UPPER and SAME_LOWER end at the last element or at the padding, so that `ceil_mode` means nothing.
+    Raises Refused.
+    """
+    mode = attr.get("auto_pad", b"NOTSET")
+    if mode == b"NOTSET":
+        return dict(attr)
+    left_out = ("auto_pad", "pads") if mode == b"VALID" else ("auto_pad", "pads", "ceil_mode")
+    found = windows(extents, attr)
+    return {**{key: attr[key] for key in attr if key not in left_out}, "pads": (*found.begins, *found.ends)}
+
+
 class MaxPool(onnx_frontend.MaxPool):
     """Relax's own operator where it suffices. With indices, the first position of each window's maximum."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         x = inputs[0]
-        is_float = dtype_name(x).startswith("float")
-        if attr["tvm_custom"]["num_outputs"] == 1 and is_float and attr.get("auto_pad", b"NOTSET") == b"NOTSET":
-            return super()._impl_v1(bb, inputs, attr, params)
         shape = static_shape(x)
+        if attr["tvm_custom"]["num_outputs"] == 1 and dtype_name(x).startswith("float"):
+            _windows(shape[2:], attr)
+            return super()._impl_v1(bb, inputs, with_pads(shape[2:], attr), params)
         how = _windows(shape[2:], attr)
         emit = Emitter(bb)
         largest = emit.te(lambda source: _largest(source, shape, how), x, name="max_pool")
@@ -139,12 +153,12 @@ class AveragePool(onnx_frontend.AveragePool):
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        dilated = any(int(d) != 1 for d in attr.get("dilations") or ())
-        plain = not dilated and attr.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID")
-        if plain and not (attr.get("ceil_mode", 0) and attr.get("count_include_pad", 0)):
-            return super()._impl_v1(bb, inputs, attr, params)
         x, shape = inputs[0], static_shape(inputs[0])
         how = _windows(shape[2:], attr)
+        padded = with_pads(shape[2:], attr)
+        is_dilated = any(int(d) != 1 for d in attr.get("dilations") or ())
+        if not is_dilated and not (padded.get("ceil_mode", 0) and attr.get("count_include_pad", 0)):
+            return super()._impl_v1(bb, inputs, padded, params)
         counts_padding = bool(attr.get("count_include_pad", 0))
         return Emitter(bb).te(
             lambda source: averaged(source, shape, how, counts_padding=counts_padding), x, name="average_pool"
