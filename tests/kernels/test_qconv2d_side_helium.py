@@ -63,6 +63,14 @@ def test_only_pixels_of_two_rows_are_copied(columns: int, in_place: tuple[int, .
     assert made.spatial is not None and made.spatial.rows_behind == 0
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(1, 3), (2, 2), (3, 1), (7, 1), (8, 0)])
+def test_rows_of_four_pixels_are_read_until_all_channels_are_written(columns: int, rows: int) -> None:
+    """The first of four pixels lies that many rows before the last, and each channel reads it again."""
+    operator = conv(tensor(1, 24, columns, 32), tensor(1, 24, columns, 8, scale=0.3), POINT)
+    made = implementation(KERNEL, operator, StoredRows())
+    assert made.spatial is not None and made.spatial.rows_behind == rows
+
+
 def test_narrow_factors_give_every_sum_its_element() -> None:
     """Factors are compared for all sums that a small layer can have."""
     operator = SAMPLES["side_pixels_16"][1]

@@ -232,8 +232,8 @@ def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
         + ones * (fours.one_instructions + GROUP)
         + _copying(operator, stored),
         passes=_passes(operator, groups + ones),
-        # In place, four pixels of two rows are read before results are written.
-        rows_behind=1 if spans_rows(operator, stored) and not in_place else 0,
+        # In place, four pixels are read before results are written; elsewhere, channel after channel reads them again.
+        rows_behind=-(-(PIXELS - 1) // output.shape[2]) if spans_rows(operator, stored) and not in_place else 0,
         is_in_place=in_place,
         windows=_windows(operator, stored, fours, members, patch),
     )
