@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +42,7 @@ NETWORKS = (
     "always_on:resnet8_fp32",
     "always_on:resnet8_int8",
     "always_on:resnet8_int8:dtcm=26624",
+    "always_on:resnet8_int8:dtcm=26624:sram=32768",
     "always_on:ds_cnn_int8",
     "always_on:mobilenet_v2_035_144_int8",
     "always_on:mcunet_320k_int8",
@@ -51,6 +52,10 @@ NETWORKS = (
 )
 """board:network, and bytes that a memory may give where that is less than it holds."""
 GRAPHS = (8, 16, 30)
+CUTS = ("tvm_ext.compilation.pipeline.cutting", lambda *_: tvm.transform.Sequential([]))
+"""Nothing runs by rows, or again."""
+TILES = ("relay_passes.memory.assign_memories.with_tiles", lambda plan, *_: plan)
+"""No layer is computed in tiles."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +101,8 @@ def network(board: str, name: str, ram: dict[str, int]) -> dict[str, Any]:
         kernels = [step["kernel"] for step in report["steps"]]
         return {
             "predicted_cycles_one_memory": before,
-            "predicted_cycles_places_alone": _uncut(module, board, options),
+            "predicted_cycles_places_alone": _without(CUTS, module, board, options),
+            "predicted_cycles_without_tiles": _without(TILES, module, board, options),
             "predicted_cycles": after,
             "times_as_fast": round(before / after, 2),
             "moved_planned": report["prediction"]["moved"],
@@ -108,10 +114,12 @@ def network(board: str, name: str, ram: dict[str, int]) -> dict[str, Any]:
         }
 
 
-def _uncut(module: tvm.IRModule, board: str, options: tvm_ext.BuildOptions) -> int:
-    """Predicted cycles where nothing runs by rows, or again, but all memories are used."""
+def _without(
+    what: tuple[str, Callable[..., Any]], module: tvm.IRModule, board: str, options: tvm_ext.BuildOptions
+) -> int:
+    """Predicted cycles in all memories where a function of the compiler does nothing."""
     platform = tvm_ext.Platform.load(board)
-    with mock.patch("tvm_ext.compilation.pipeline.cutting", lambda *_: tvm.transform.Sequential([])):
+    with mock.patch(*what):
         found = compile_module(module, platform, replace(options, memories="all"))
     return round(predicted_cycles(found.program, time_model(platform)))
 

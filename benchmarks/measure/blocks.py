@@ -131,7 +131,8 @@ def hierarchy() -> str:
             (
                 ", ".join([f"`{board}`", *less]), network_name(network, dtype=True),
                 *(
-                    grouped(one[f"predicted_cycles{k}"]) for k in ("_one_memory", "_places_alone", "")
+                    grouped(one[f"predicted_cycles{k}"]) if f"predicted_cycles{k}" in one else "not measured"
+                    for k in ("_one_memory", "_places_alone", "_without_tiles", "")
                 ),
                 f"{one['times_as_fast']:.2f}", moved,
             )
@@ -139,7 +140,7 @@ def hierarchy() -> str:
     above = max(problem["above_bound"] for size in found["graphs"].values() for problem in size["problems"])
     heads = (
         "board", "network", "cycles, one memory (predicted)", "all memories, whole layers (predicted)",
-        "all memories (predicted)", "speedup",
+        "without tiles (predicted)", "all memories (predicted)", "speedup",
         "bytes copied in a run, counted",
     )  # fmt: skip
     sizes = list(found["graphs"])

@@ -78,6 +78,7 @@ def footprint_of(lowered: Lowered) -> Footprint:
         weights_read_bytes=constants_read(implementation),
         scratch_access_bytes=scratch_accessed(implementation),
         weight_bits=operator.weight_bits,
+        writes_apart=implementation.pitched and implementation.keeping is not None,
     )
 
 

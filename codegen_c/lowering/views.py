@@ -142,7 +142,7 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int, wri
         return None
     call, implementation = writers[0], writers[0].implementation
     takes = implementation.pitched if by_pixels else implementation.row_pitched
-    if not takes or implementation.keeping is None or call.prefetched or len(call.outputs) > 1:
+    if not takes or implementation.keeping is None or len(call.outputs) > 1:
         return None
     if any(tensor.name in reads(step) for step in program.steps):
         return None

@@ -1,4 +1,4 @@
-"""Find attention in a module of composites, and compute dense layers for some of their output channels.
+"""Find attention in a module of composites.
 
 All heads are computed together: queries, keys and values each come from a dense layer, [1, tokens, heads * depth], and
 are reshaped to [1, tokens, heads, depth].
@@ -7,32 +7,19 @@ are reshaped to [1, tokens, heads, depth].
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import numpy as np
 import tvm
 from tvm import relax
 
+from relay_passes.analysis.output_channels import SCALED, computing_channels
 from relay_passes.composites import composite_of
-from relay_passes.dataflow import (
-    array_of,
-    bindings,
-    build,
-    constant,
-    infer,
-    op_name,
-    outputs,
-    static_shape,
-    with_span,
-)
+from relay_passes.dataflow import bindings, op_name, static_shape
 from relay_passes.patterns import Dataflow
-from tvm_ext.core.row_access import ColumnOperator, Columns
 
 HEAD_AXIS = 2
 """Axis of the heads in tensors as they are stored, [1, tokens, heads, depth]."""
 _EINSUM, _SOFTMAX = "relax.einsum", "relax.nn.softmax"
-_SCALED = frozenset({"relax.quantize", "relax.dequantize"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +112,7 @@ class _Finder:
         composite = composite_of(self.mod, binding.value)
         inner = bindings(composite) if composite is not None else []
         calls = [one.value for one in inner if op_name(one.value) == name]
-        others = {op_name(one.value) for one in inner} - {name} - _SCALED - self.elementwise
+        others = {op_name(one.value) for one in inner} - {name} - SCALED - self.elementwise
         return calls[0] if len(calls) == 1 and not others else None
 
     def _projection(self, value: relax.Expr, heads: int) -> Projection | None:
@@ -141,79 +128,3 @@ class _Finder:
             return None
         cut = computing_channels(self.mod[dense.value.op], (0, shape[3]))
         return Projection(dense=dense, view=view) if cut is not None else None
-
-
-_MATMUL = "relax.matmul"
-
-
-def channels_of(composite: relax.Function, elementwise: AbstractSet[str]) -> ColumnOperator | None:
-    """Return the output channels of a vector times constant weights, or None for everything else.
-
-    elementwise: names of the operators that may follow. Every channel reads the whole input.
-    """
-    names = [op_name(binding.value) or "" for binding in bindings(composite)]
-    if names.count(_MATMUL) != 1 or set(names) - {_MATMUL} - _SCALED - elementwise:
-        return None
-    shape = static_shape(outputs(composite)[0])  # each of these operators has a single result
-    if len(shape) != 2 or shape[0] != 1 or computing_channels(composite, (0, shape[1])) is None:
-        return None
-    return ColumnOperator(num_columns=shape[1], readers=(None,) * len(composite.params))
-
-
-def computing_channels(composite: relax.Function, made: Columns) -> relax.Function | None:
-    """Return the composite for some channels, or None where its weights or later operands are not constant."""
-    (result,) = outputs(composite)
-    channels = static_shape(result)[-1]
-    new = {param: relax.Var(param.name, param.ty, param.span) for param in composite.params}
-    cut = set[relax.Var]()
-    """Values that have only the wanted channels."""
-    sequence: list[relax.VarBinding] = []
-    for binding in bindings(composite):
-        call, name = binding.value, op_name(binding.value)
-        has_channels = _has_channels(call, name, cut)
-        if has_channels is None:
-            return None
-        shared = _shared_operands(call, name)
-        args = [
-            _some(arg, channels, made) if has_channels and position not in shared else arg
-            for position, arg in enumerate(call.args)
-        ]
-        args = [new.get(arg, arg) if isinstance(arg, relax.Var) else arg for arg in args]
-        value = with_span(infer(relax.Call(call.op, args, call.attrs, call.ty_args, call.span)), call.span)
-        new[binding.var] = var = relax.Var(binding.var.name, value.ty, binding.var.span)
-        sequence.append(relax.VarBinding(var, value))
-        if has_channels:
-            cut.add(binding.var)
-    if result not in cut or static_shape(new[result])[-1] != made[1] - made[0]:
-        return None
-    return build([new[param] for param in composite.params], sequence, [new[result]], attrs=composite.attrs)
-
-
-def _has_channels(call: relax.Call, name: str | None, cut: AbstractSet[relax.Var]) -> bool | None:
-    """Return True where a result has the layer's output channels, or None where they cannot be separated."""
-    variables = [arg for arg in call.args if isinstance(arg, relax.Var)]
-    if name == _MATMUL:
-        weight = call.args[1]
-        known = weight in cut if isinstance(weight, relax.Var) else array_of(weight) is not None
-        return True if known and call.args[0] not in cut else None
-    if not variables:  # a quantized constant, which is weights or bias
-        return True
-    inside = [var in cut for var in variables]
-    return all(inside) if all(inside) or not any(inside) else None
-
-
-def _shared_operands(call: relax.Call, name: str | None) -> range:
-    """Return the positions of operands that all channels share: the vector, or parameters along another axis."""
-    if name == _MATMUL:
-        return range(1)
-    if name in _SCALED and int(call.attrs.axis) not in (-1, len(static_shape(call.args[0])) - 1):
-        return range(1, 3)
-    return range(0)
-
-
-def _some(arg: relax.Expr, channels: int, made: Columns) -> relax.Expr:
-    """Return a constant's part for some channels, or the constant itself where all channels share it."""
-    array = array_of(arg)
-    if array is None or not array.ndim or array.shape[-1] != channels:
-        return arg
-    return constant(np.ascontiguousarray(array[..., made[0] : made[1]]))

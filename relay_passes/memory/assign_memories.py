@@ -16,25 +16,26 @@ latencies are lower; the computation of each composite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.backend import Backend
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import names_in, operands, outputs, rebuild, substitute, with_main
 from relay_passes.memory.memory_problem import has_higher_rate, near_memories, sequences_of, whole_problem
 from relay_passes.memory.searching_pass import SearchingPass
+from relay_passes.memory.tile_weights import AssignedModule, in_tiles, with_tiles
 from relay_passes.own_operators import move
 from relay_passes.searched import Searched
 from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
 from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.search import assign
+from relay_passes.solvers.memories.state import Score
 from tvm_ext.core.decisions.composites import OperatorMemories
 from tvm_ext.core.decisions.models import PredictedTime
 from tvm_ext.core.names import unique
@@ -73,35 +74,37 @@ class AssignMemories(SearchingPass):
         near = near_memories(self.time, self.limits)
         if not near or not has_composites_only(mod):
             return mod
-        whole = whole_problem(known, self.backend, self.time, self.limits, self.others)
-        problem, hosts = cut_problem(whole, known.by_rows, sequences_of(mod, known.operators))
-        before = problem.at_home()
-        found = assign(problem)
-        cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
-        fits_better = problem.overflow(found) < problem.overflow(before)
+        whole = self._planned(known, assign)
+        home = whole.problem.at_home()
+        before = Score(whole.problem.overflow(home), whole.problem.predicted_cycles(home))
+        found = with_tiles(whole, self.backend, self._planned)
         least = LEAST_GAIN if any(has_higher_rate(self.time, memory) for memory in near) else LEAST_GAIN_OF_LATENCY
-        is_faster = cycles[0] <= cycles[1] * (1 - least)
-        if not fits_better and not is_faster:
+        is_faster = found.score.cycles <= before.cycles * (1 - least)
+        if not found.score.overflow < before.overflow and not is_faster:
             return mod
-        module = mod.clone()
-        moved = _Rewriting(module, known.operators, problem, hosts, found).function()
-        predicted = PredictedTime(cycles=int(cycles[0]), cycles_at_home=int(cycles[1]), to_fit=not is_faster)
+        module = found.known.mod.clone()
+        moved = _Rewriting(module, found).function()
+        predicted = PredictedTime(
+            cycles=int(found.score.cycles), cycles_at_home=int(before.cycles), to_fit=not is_faster
+        )
         return with_main(module, predicted.write(moved))
+
+    def _planned(self, known: Searched, assigned: Callable[[AssignmentProblem], Assignment]) -> AssignedModule:
+        """Return the plan of a module with a search for assignments."""
+        whole = whole_problem(known, self.backend, self.time, self.limits, self.others)
+        problem, hosts = cut_problem(whole, known.by_rows, sequences_of(known.mod, known.operators))
+        problem, parts = in_tiles(problem, known.operators)
+        return AssignedModule(known=known, problem=problem, hosts={**hosts, **parts}, found=assigned(problem))
 
 
 class _Rewriting:
     """Writes the function with its moves, and records in composites where their results, weights and scratch lie."""
 
-    def __init__(
-        self,
-        module: tvm.IRModule,
-        operators: OperatorGraph,
-        problem: AssignmentProblem,
-        hosts: Mapping[int, int],
-        found: Assignment,
-    ) -> None:
-        self.module, self.operators, self.problem, self.hosts, self.found = module, operators, problem, hosts, found
-        self.main = main = operators.main
+    def __init__(self, module: tvm.IRModule, plan: AssignedModule) -> None:
+        self.module, self.operators = module, plan.known.operators
+        self.problem, self.hosts, self.found = plan.problem, plan.hosts, plan.found
+        operators, main = self.operators, self.operators.main
+        self.main = main
         self.taken = names_in(main)
         self.views = {binding.var: binding for group in operators.steps for binding in group[1:]}
         self.views |= {binding.var: binding for binding in operators.first}

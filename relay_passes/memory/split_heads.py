@@ -25,8 +25,9 @@ import tvm
 from tvm import relax
 from tvm.relax.utils import copy_with_new_vars
 
-from relay_passes.analysis.attention_heads import HEAD_AXIS, Attention, Projection, attentions, computing_channels
+from relay_passes.analysis.attention_heads import HEAD_AXIS, Attention, Projection, attentions
 from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.output_channels import computing_channels
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, build, infer, is_dataflow, live, operands, outputs, static_shape

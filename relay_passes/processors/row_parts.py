@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from tvm import relax
 
-from relay_passes.analysis.attention_heads import channels_of, computing_channels
+from relay_passes.analysis.output_channels import channels_of, computing_channels
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.memory.strip_composites import ROW_AXIS, computing_strip
 from relay_passes.solvers.split.patches import columns_read

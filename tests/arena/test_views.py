@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from codegen_c.arena.plan import plan_memory
@@ -11,8 +12,8 @@ from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Copy, Implementation, StoredRows
 from codegen_c.lowering.views import with_views
 from codegen_c.program.program import Program
-from codegen_c.program.steps import KernelCall
-from codegen_c.program.tensors import Part
+from codegen_c.program.steps import KernelCall, Transfer
+from codegen_c.program.tensors import Constant, Part, Tensor
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 
@@ -153,6 +154,20 @@ def test_channels_are_written_where_they_are_joined() -> None:
     viewed, plan = plan_memory(viewed, activations="ram")
     validate(viewed, plan)
     assert plan.arena_bytes == 64 + 80 and plan.placements["b"].num_bytes == 74, "from the first to the last one"
+
+
+def test_channels_are_written_there_from_prefetched_weights() -> None:
+    """A tile of output channels reads a copy of its weights: the copy stays, the join goes."""
+    weights = Constant(name="w", data=np.arange(16, dtype=np.uint8), memory="flash")
+    fetch = Transfer(name="fetch", source="w", target="w_copy", source_is_constant=True)
+    copy = Tensor(name="w_copy", source="w", shape=(16,), dtype="uint8", memory="fast")
+    reading = replace(pitched("s1", "x", "b"), constants=("w",), prefetched=(("w", "w_copy"),))
+    steps = (CHANNELS.steps[0], fetch, reading, *CHANNELS.steps[2:])
+    tiles = replace(CHANNELS, tensors={**CHANNELS.tensors, "w_copy": copy}, constants={"w": weights}, steps=steps)
+    viewed = with_views(tiles)
+    assert names(viewed) == ["s0", "fetch", "s1", "s2"]
+    assert [call.prefetched for call in viewed.kernel_calls()] == [(), (("w", "w_copy"),), ()]
+    validate(*plan_memory(viewed, activations="ram"))
 
 
 def test_channels_within_channels() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tvm_ext.verification.judgement
+from tests.support.image_networks import layer_of_many_weights
 from tests.support.onnx_models import saved
 from tests.support.packages import Packages
 from tests.support.random_models import random_model
@@ -59,6 +60,19 @@ def test_resnet_moves_what_was_planned_and_computes_the_same(
     found, wanted = (built.run_board([inputs]).outputs[0] for built in (package, one))
     for key, array in wanted.items():
         np.testing.assert_array_equal(found[key].view(np.uint8), array.view(np.uint8))
+
+
+def test_tiles_of_weights_move_what_was_planned_and_compute_the_same(packages: Packages) -> None:
+    """A layer of 37 KB of weights between two memories that are smaller."""
+    options = BuildOptions(verify=("host", "qemu"), ram={"dtcm": 33_792, "sram": 8_192})
+    package = packages.small("in_tiles", layer_of_many_weights, "always_on", options)
+    assert sum("_channels_" in step["name"] for step in package.report["steps"] if step["macs"]) >= 3
+    assert package.report["verify"]["qemu"]["moved"] == package.report["prediction"]["moved"]
+    plain = packages.small("in_tiles", layer_of_many_weights, "always_on", ONE_MEMORY)
+    inputs = {"input": np.random.default_rng(0).integers(-128, 128, (1, 12, 12, 32)).astype(np.int8)}
+    found, wanted = (built.run_board([inputs]).outputs[0] for built in (package, plain))
+    for key, array in wanted.items():
+        np.testing.assert_array_equal(found[key], array)
 
 
 def test_arenas_and_weights_lie_where_the_platform_says(packages: Packages) -> None:

@@ -17,8 +17,8 @@ from benchmarks import zoo
 from benchmarks.networks.graph import Graph
 from benchmarks.networks.quantize import quantized
 from codegen_c.program import reference
-from relay_passes.analysis.attention_heads import channels_of, computing_channels
 from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.output_channels import channels_of, computing_channels
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.dataflow import bindings, constant
 from relay_passes.processors.exchanged_rows import exchanged_rows

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from benchmarks.networks.graph import Graph
+from benchmarks.networks.quantize import quantized
 from tests.support.onnx_models import model_of
 
 NODE = helper.make_node
@@ -74,6 +76,14 @@ def image_network(seed: int, *, aspect: int = 1) -> onnx.ModelProto:
     nodes.append(NODE("Flatten", [current], ["features"]))
     pairs, weights = _dense_pairs(seed, math.prod(shapes[current]))
     return model_of([*nodes, *pairs], {"x": (1, *shapes["x"])}, ["y"], constants | weights)
+
+
+def layer_of_many_weights() -> onnx.ModelProto:
+    """An int8 network whose second convolution has 37 KB of weights."""
+    graph = Graph("net", (1, 12, 12, 32), padding="same")
+    x = graph.conv(graph.channels_first("input"), 64, (3, 3), activation="relu")
+    x = graph.conv(x, 64, (3, 3), stride=2, activation="relu")
+    return quantized(graph.model(graph.dense(graph.global_pool(x), 10)))
 
 
 def _dense_pairs(seed: int, features: int) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:

@@ -93,6 +93,7 @@ class Footprint:
     weights_read_bytes: the same for its `weights_bytes`.
     scratch_access_bytes: bytes read and written of its scratch.
     weight_bits: in which its weights are stored.
+    writes_apart: whether it can write pixels with gaps between them, so that its result may be part of another.
     """
 
     instructions: int
@@ -109,6 +110,7 @@ class Footprint:
     weights_read_bytes: int = 0
     scratch_access_bytes: int = 0
     weight_bits: int = 8
+    writes_apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,9 @@ from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.state import Choice, Item, State
 
 MOST_USES = 4
-"""Most reads of a value that are told apart. Later reads use the default memory."""
+"""Most layers reading a value that are told apart. Later reads use the default memory."""
+Use = tuple[int, int]
+"""The first and the last step of a layer that reads a value."""
 LEADS = (0, -1, 1, 2, 4)
 """Numbers of steps by which a prefetch is started earlier than would just hide it, if nothing delays it."""
 
@@ -48,7 +50,8 @@ class Menus:
             yield WeightsCopy(memory=memory, start=start)
 
     def _places(self, value: int, memory: str) -> Iterator[Place]:
-        problem, uses = self.problem, self.problem.uses[value][:MOST_USES]
+        problem, every = self.problem, self._uses(value)
+        uses = every[:MOST_USES]
         maker = problem.makers.get(value)
         home = Place(born=problem.default_memory, born_last=-1)
         for stays in self._stays(value, memory, uses, 0 if maker is None else problem.boundary_from(maker + 1)):
@@ -57,22 +60,32 @@ class Menus:
             return
         if not problem.reaches(maker, memory):
             return
-        for number, last in enumerate(uses):
+        for number, (_, last) in enumerate(uses):
             if not problem.reaches(last, memory):
                 return
             born = Place(born=memory, born_last=last)
-            later = problem.uses[value][number + 1 :]
-            if later and (later[0] < problem.home_again(value) or not problem.can_move(maker, memory)):
+            later = every[number + 1 :]
+            if later and (later[0][0] < problem.home_again(value) or not problem.can_move(maker, memory)):
                 continue
             yield born
             if later:
                 for stays in self._stays(value, memory, later[:MOST_USES], problem.home_again(value)):
                     yield replace(born, stays=stays)
 
-    def _stays(self, value: int, memory: str, uses: Sequence[int], ready: int) -> Iterator[tuple[Stay, ...]]:
+    def _uses(self, value: int) -> list[Use]:
+        """Return the uses of a value, where the tiles of a layer are one use."""
+        found: list[Use] = []
+        for step in self.problem.uses[value]:
+            if found and found[-1][1] == step - 1 and self.problem.steps[step].continues:
+                found[-1] = found[-1][0], step
+            else:
+                found.append((step, step))
+        return found
+
+    def _stays(self, value: int, memory: str, uses: Sequence[Use], ready: int) -> Iterator[tuple[Stay, ...]]:
         """Yield stays: each run of consecutive uses with a common copy, then a copy for each use."""
-        uses = [use for use in uses if self.problem.boundary_to(use) >= ready]
-        near = [use for use in uses if self.problem.reaches(use, memory) and self.problem.can_move(use, memory)]
+        uses = [use for use in uses if self.problem.boundary_to(use[0]) >= ready]
+        near = [use for use in uses if self.problem.reaches(use[0], memory) and self.problem.can_move(use[0], memory)]
         if not near:
             return
         one = ValueTransfer(
@@ -81,23 +94,23 @@ class Menus:
             target=memory,
             start=0,
             due=0,
-            processor=self.problem.copier(near[0]),
+            processor=self.problem.copier(near[0][0]),
         )
         cycles = self.problem.transfer_cycles(one)
         for first, begin in enumerate(uses):
             run = list(takewhile(near.__contains__, uses[first:]))
-            for start in self._starts(begin, ready, cycles) if run else ():
-                for last in run:
-                    yield (Stay(memory=memory, start=start, first=begin, last=last),)
+            for start in self._starts(begin[0], ready, cycles) if run else ():
+                for _, last in run:
+                    yield (Stay(memory=memory, start=start, first=begin[0], last=last),)
         uses = near
         if len(uses) > 1:
             own: list[Stay] = []
             for use in uses:
                 ready = max(ready, self.problem.boundary_from(own[-1].last + 1)) if own else ready
-                starts = list(self._starts(use, ready, cycles))
+                starts = list(self._starts(use[0], ready, cycles))
                 if not starts:
                     return
-                own.append(Stay(memory=memory, start=starts[len(starts) // 2], first=use, last=use))
+                own.append(Stay(memory=memory, start=starts[len(starts) // 2], first=use[0], last=use[1]))
             yield tuple(own)
 
     def _starts(self, use: int, ready: int, cycles: float) -> Iterator[int]:

@@ -37,6 +37,7 @@ class Step:
     shared: for each value, the bytes that the result shares with it where it is read for the last time.
     together: whether the operator runs in turns with the step ahead of it. Nothing starts or ends between two such
     steps, and the operands of either exist during both.
+    continues: whether the operator is another tile of the layer of the step ahead of it. Tiles read the same values.
     movable: whether its weights and scratch may lie in other memories, and its results in fast memory.
     processor: that runs it, empty for the first processor.
     """
@@ -51,6 +52,7 @@ class Step:
     scratch_access_bytes: int = 0
     shared: Mapping[int, int] = field(default_factory=dict[int, int])
     together: bool = False
+    continues: bool = False
     movable: bool = True
     processor: str = ""
 
@@ -63,6 +65,7 @@ class AssignmentProblem:
     near: the fast memories.
     limits: of all these memories, in bytes.
     stored: the memory of the weights.
+    begun: the first step that writes a value, where several steps write it: its maker is then the last.
     """
 
     steps: tuple[Step, ...]
@@ -73,6 +76,7 @@ class AssignmentProblem:
     limits: Mapping[str, int]
     stored: str
     time: TimeModel
+    begun: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @cached_property
     def makers(self) -> dict[int, int]:
@@ -203,7 +207,7 @@ class AssignmentProblem:
     def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
         """Yield the memory and the steps [begin, end) of every copy of a value."""
         maker = self.makers.get(value, 0)
-        begin, made = self.span(maker, maker)
+        begin, made = self.span(self.begun.get(value, maker), maker)
         moves = list(self.moves_of(value, place))
         wanted = [
             self.boundary_from(u + 1)

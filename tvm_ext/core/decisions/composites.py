@@ -275,6 +275,13 @@ class ColumnStrip(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class JoinedTiles(Decision):
+    """Number of tiles of output channels whose results a composite joins; 0 for other composites."""
+
+    tiles: int = attribute("joined_tiles", 0, read=int)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StreamDirection(Decision):
     """Marks a composite through which an input arrives (`read`) or an output leaves (`write`), by rows.
 
