@@ -44,7 +44,7 @@ from tests.kernels.test_qconv2d_dsp import (
 )
 from tests.kernels.test_qdense import dense_layers
 from tests.kernels.test_qdense_dsp import VECTORS, VECTORS_TWICE
-from tests.kernels.test_qdepthwise_dsp import STRIPS, strips
+from tests.kernels.test_qdepthwise_dsp import STRIPS, STRIPS_TWICE, strips
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.board import run_qemu
@@ -124,12 +124,14 @@ def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytes
 
 
 def test_two_roundings(cortex_m4: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorFlow Lite's, in registers: of three pixels, of one left over, and of vectors; halves among the sums."""
+    """TensorFlow Lite's, in registers: of three pixels, one left over, vectors and strips; halves among the sums."""
     vectors = [dense_dsp.QDENSE.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS_TWICE]
     in_threes = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
     monkeypatch.setattr(convolution_dsp, "SINGLE_LEAST_SAVED", 0)
     by_ones = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
-    calls, operators = [*in_threes, *by_ones, *vectors], [*TWICE, *TWICE, *VECTORS_TWICE]
+    in_strips = [depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS_TWICE]
+    calls = [*in_threes, *by_ones, *vectors, *in_strips]
+    operators = [*TWICE, *TWICE, *VECTORS_TWICE, *STRIPS_TWICE]
     code = "".join(call.function.helpers + call.function.body for call in calls)
     singles = {f"single_{width}_s8_twice{signed}" for width in ("1x2", "1x4") for signed in ("", "_signed")}
     assert all(name in code for name in names_of_two_roundings() | singles)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.shared.common_shift import SHIFTS, CommonShift, TwoRoundings
+from codegen_c.kernels.shared.common_shift import SHIFTS, CommonShift
 from codegen_c.kernels.shared.requantize import Requantize
+from codegen_c.kernels.shared.two_roundings import ScaledSums, TwoRoundings
 from codegen_c.operators.kinds import Quantization, Rounding, TensorType
 
 MANY = settings(max_examples=60, deadline=None, derandomize=True)
@@ -123,3 +124,45 @@ def test_shifts_of_a_block_are_a_word_after_its_multipliers() -> None:
     np.testing.assert_array_equal(pairs[:, :2].ravel(), form.multiplier)
     assert list(pairs[1, 2:].astype("<i4").view(np.uint8)) == [*form.shift[2:], 0, 0]
     assert list(fours[0, 4:].astype("<i4").view(np.uint8)) == list(form.shift)
+
+
+def elements_scaled(form: ScaledSums, sums: np.ndarray) -> np.ndarray:
+    """The elements as the C code has them, from sums that come 2^bits times."""
+    scaled = sums << form.bits
+    assert np.abs(scaled).max() < 1 << 31
+    high = (scaled * form.multiplier.astype(np.int64) >> 32) + form.rounding
+    return np.clip(high >> form.shift, -128, 127)
+
+
+@MANY
+@given(st.lists(factors, min_size=1, max_size=4))
+@example([0.003, 0.03])
+@example([2.0**-3, 2.0**-8])
+@example([2.0**-19, 0.01])
+@example([2.0**-26, 0.01])
+def test_scaled_sums_give_the_same_elements_for_every_sum(values: list[float]) -> None:
+    exact = requantize(values, zero_point=-128, rounding="tflite")
+    low, high = np.full(len(values), -LARGEST), np.full(len(values), LARGEST - 1)
+    form = ScaledSums.of(exact, low, high)
+    if form is None:
+        return
+    assert form.bits.max() <= 8, "an int8 weight has 8 bits to spare"
+    sums = np.broadcast_to(np.arange(-LARGEST, LARGEST)[:, None], (2 * LARGEST, len(values))).astype(np.int64)
+    np.testing.assert_array_equal(elements_scaled(form, sums), exact.run(sums))
+
+
+@pytest.mark.parametrize(
+    ("values", "zero_point", "largest", "is_there"),
+    [
+        ([0.003, 0.03], -128, LARGEST, True),
+        ([2.0**-19, 0.01], -128, LARGEST, True),  # with fewer bits of a multiplier
+        ([0.003, 0.03], -127, LARGEST, False),  # negative sums reach elements above the least one
+        ([0.00010312, 0.2], -128, 1 << 22, False),  # more than 8 bits apart, and too many steps for fewer bits
+        ([0.003, 0.03], -128, 1 << 29, False),  # no bits to spare
+    ],
+)
+def test_when_there_are_scaled_sums(values: list[float], zero_point: int, largest: int, is_there: bool) -> None:
+    exact = requantize(values, zero_point=zero_point, rounding="tflite")
+    form = ScaledSums.of(exact, np.full(2, -largest), np.full(2, largest))
+    assert (form is not None) == is_there
+    assert ScaledSums.of(requantize(values), np.full(2, -largest), np.full(2, largest)) is None

@@ -108,6 +108,35 @@ def test_strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_c_equals_reference(list(STRIPS), inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
+def rounded_twice(operator: QConv2d, factors: tuple[float, float]) -> QConv2d:
+    """The same with TensorFlow Lite's roundings and a ReLU. factors: of the first channel and the last one."""
+    (source,), output = operator.inputs, operator.output
+    assert source.quantization is not None and output.quantization is not None
+    scale = np.geomspace(*factors, output.shape[3]) * output.quantization.scale / source.quantization.scale
+    output = replace(output, dtype="int8", quantization=replace(output.quantization, zero_point=-128))
+    return replace(
+        operator, outputs=(output,), weight_scale=scale.astype(np.float32), low=-128, high=127, rounding="tflite"
+    )
+
+
+STRIPS_TWICE = [
+    rounded_twice(operator, factors)
+    for operator in (*STRIPS, tall(8, replace(SAME, strides=(2, 2)), out=(12, 3), dtype="int8", scale=1.8))
+    for factors in ((0.0031, 0.0307), (2.0**-16, 2.0**-6))
+    if operator.inputs[0].dtype == "int8"
+]
+"""Of strips and of single columns; the smallest factors get multipliers of fewer bits, or the general code."""
+
+
+def test_strips_with_two_roundings() -> None:
+    made = [depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS_TWICE]
+    code = "".join(one.function.helpers for one in made)
+    assert ", s8, 10)" in code and "multipliers[(2 * k) + 1]" in code and "tvm_ext_dsp_saturate_s8_10(" in code
+    assert all(f"strip_{taps}_{stride}_s8_10(" in code for taps in (5, 7) for stride in (1, 2))
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(STRIPS_TWICE)]
+    assert_c_equals_reference(list(STRIPS_TWICE), inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
+
+
 @pytest.mark.parametrize("stored", [StoredRows(at_once=1), StoredRows(at_once=3), StoredRows(pitch=9)])
 def test_strips_of_rows_at_once(stored: StoredRows) -> None:
     """One row has no pair; offsets are those of the pitch."""
@@ -149,7 +178,7 @@ def test_calls_that_expand_rows_again_are_modelled() -> None:
 def test_layers_for_size_share_one_function() -> None:
     smaller = replace(CORTEX_M4, optimize="size")
     code = depthwise_dsp.QDEPTHWISE.implement(STRIPS[0], smaller, StoredRows()).function.helpers
-    assert "STRIP3" not in code and ".common_shift = " in code
+    assert "STRIP3" not in code and "tvm_ext_dsp_saturate_s8_" in code
 
 
 @pytest.mark.parametrize("padding", [(1, 1, 0, 1), (0, 1, 1, 1), (0, 1, 0, 1)])

@@ -192,63 +192,6 @@ class CommonShift:
         return self.multiplier.reshape(-1, width)
 
 
-# Requantization as TensorFlow Lite rounds, in registers: a high product of the doubled sum, halves up, and a shift of
-# each channel, halves away from zero. One shift for all channels would need a product whose rounding a multiplier of
-# fewer bits cannot repeat: its half is worth between a half and one step of a sum.
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TwoRoundings:
-    """Requantization of all channels by rounded high products. multiplier: int32[K]; shift: uint8[K], after them.
-
-    is_signed: negative sums reach elements above the least one, so that their halves matter.
-    """
-
-    multiplier: Array
-    shift: Array
-    zero_point: int
-    is_signed: bool
-
-    @classmethod
-    def of(cls, exact: Requantize, low: Array, high: Array) -> Self | None:
-        """Return a form with the same elements as `exact` for all sums from low to high, int64[K]; None if none exists.
-
-        It requires TensorFlow Lite's roundings, and the full range of int8 as results.
-        """
-        found = by_high_products(exact, low, high)
-        limits = np.iinfo(np.int8)
-        if exact.rounding != "tflite" or not found.is_behind_high_products or exact.output.dtype != "int8":
-            return None
-        if (exact.low, exact.high) != (limits.min, limits.max):
-            return None
-        return cls(
-            multiplier=np.broadcast_to(found.mantissa, low.shape),
-            shift=np.broadcast_to(found.shift, low.shape),
-            zero_point=quantization(exact.output).zero_point,
-            is_signed=not exact.clamps_negatives,
-        )
-
-    @property
-    def rounding(self) -> int:
-        """The zero point and a half, in halves of an element."""
-        return 2 * self.zero_point + 1
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of the functions that compute it."""
-        return "s8_twice_signed" if self.is_signed else "s8_twice"
-
-    def factors(self, width: int) -> Array:
-        """Return the factors of each `width` channels as they are stored: multipliers, then a word of shifts.
-
-        int32[K / width, width + 1]. width: at most 4, the bytes of the word.
-        """
-        multiplier = self.multiplier.reshape(-1, width)
-        shifts = np.zeros((len(multiplier), 4), np.uint8)
-        shifts[:, :width] = self.shift.reshape(-1, width)
-        return np.concatenate([multiplier, shifts.view("<i4")], axis=1)
-
-
 def _first_sums(steps: Array, mantissa: Array, shift: Array) -> Array:
     """Return the least sum of each channel whose rounded product reaches each step, int64[K, steps].
 

@@ -16,6 +16,7 @@ from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.sums import holds_sums
+from codegen_c.kernels.shared.two_roundings import ScaledSums
 from codegen_c.kernels.shared.window import row_elements, rows_of_calls
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.convolution import sixteenfold_sums_fit
@@ -131,8 +132,8 @@ def _half_product(high_input: bool, high_weight: bool) -> str:
 
 
 def pack(weight: np.ndarray, taps: RowTaps) -> np.ndarray:
-    """Pack int8[C, R, S, 1] as uint32[C, R, words], each word two taps of 16 bits, the first one low."""
-    padded = np.concatenate([weight[..., 0], np.zeros((*weight.shape[:2], 1), np.int8)], axis=2)
+    """Pack integers[C, R, S, 1] as uint32[C, R, words], each word two taps of 16 bits, the first one low."""
+    padded = np.concatenate([weight[..., 0], np.zeros((*weight.shape[:2], 1), weight.dtype)], axis=2)
     last = weight.shape[2]
     first = padded[:, :, [a for a, _ in taps.words]].astype(np.int16).view(np.uint16).astype(np.uint32)
     second = padded[:, :, [last if b is None else b for _, b in taps.words]].astype(np.int16)
@@ -155,13 +156,26 @@ def pack_nibbles(weight: np.ndarray) -> np.ndarray:
 # Strips of rows of depthwise windows by functions of the DSP extension, as C text: from planes to bytes in registers.
 #
 # Windows of 5x5 and 7x7 use functions that layers share, runtime/tvm_ext_dsp_strip.h; a layer of 3x3 windows of stride
-# 1 has its own function for two rows at a time, runtime/tvm_ext_dsp_strip3.h. Both require one shift for all channels.
+# 1 has its own function for two rows at a time, runtime/tvm_ext_dsp_strip3.h. Both require one shift for all channels:
+# that of a `CommonShift` with one rounding, or that of `ScaledSums` with two, whose weights come times powers of two.
 
 AT_ONCE = 4
 """Columns of one block of windows of 5x5 and 7x7."""
 MOST_OFFSET = 4095
 """Largest offset of a store; that of a load of two words is 1020."""
 MOST_PAIR_OFFSET = 1020
+STRIP_SHIFTS = (10, 8, 4)
+"""Shifts for which the functions of 5x5 and 7x7 windows exist."""
+
+OneShift = CommonShift | ScaledSums
+"""Requantization of all channels by one shift."""
+
+
+def factors_of(common: OneShift) -> tuple[str, str]:
+    """Return C expressions of the multiplier and the rounding of channel k."""
+    if isinstance(common, CommonShift):
+        return "multipliers[k]", str(common.rounding)
+    return "multipliers[2 * k]", "multipliers[(2 * k) + 1]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +188,7 @@ class Strips:
     operator: QConv2d
     plane: Plane
     taps: RowTaps
-    common: CommonShift
+    common: OneShift
     pitch: int
     row: int
 
@@ -193,7 +207,8 @@ class Strips:
         if isinstance(self.operator, PackedQConv2d):
             return False
         if window.kernel in ((5, 5), (7, 7)):
-            return window.strides in ((1, 1), (2, 2)) and self.columns >= AT_ONCE
+            has_function = window.strides in ((1, 1), (2, 2)) and self.common.shift in STRIP_SHIFTS
+            return has_function and self.columns >= AT_ONCE
         return (
             (window.kernel, window.strides, window.dilation) == ((3, 3), (1, 1), (1, 1))
             and for_speed
@@ -256,8 +271,9 @@ class Strips:
         return lines
 
     def _strip(self, members: dict[str, int | str], words: int) -> list[str]:
+        multiplier, rounding = factors_of(self.common)
         common = {
-            "output": "&output[k]", "multiplier": "multipliers[k]", "rounding": self.common.rounding, "plane": "plane",
+            "output": "&output[k]", "multiplier": multiplier, "rounding": rounding, "plane": "plane",
             "weights": f"&weights[{times('k', words)}]", "start": "bias[k]",
         }  # fmt: skip
         fields = [f"strip.{name} = {value};" for name, value in (common | members).items()]
@@ -288,13 +304,13 @@ PARAMETERS = [
 class Channel:
     """A layer's function for rows of one channel: two output columns at a time.
 
-    common: the common shift of all channels, if there is one. pitch, row: elements of the output from one pixel, and
-    from one row, to the next. strips: functions for strips, if there are any.
+    common: requantization by one shift of all channels, if there is one. pitch, row: elements of the output from one
+    pixel, and from one row, to the next. strips: functions for strips, if there are any.
     """
 
     operator: QConv2d
     finish: FastRequantize
-    common: CommonShift | None
+    common: OneShift | None
     taps: RowTaps
     plane: Plane
     pitch: int
@@ -334,16 +350,18 @@ class Channel:
 
     def _requantize(self) -> list[str]:
         """Return the layer's constants of requantization; none for sums."""
-        members = self.finish.members()
-        if self.common:
-            members |= {"channel_step": 1, "common_shift": self.common.shift}
-        return [] if self._has_sums else structure("tvm_ext_dsp_requantize", "requantize", members)
+        if self._has_sums or self.common:
+            return []
+        return structure("tvm_ext_dsp_requantize", "requantize", self.finish.members())
 
     def _tables(self) -> list[str]:
         """Return the channel's multiplier, and its shift."""
         if self._has_sums:
             return ["(void)multipliers;", "(void)shifts;"]
-        names = ("multiplier",) if self.common else ("multiplier", "shift")
+        if self.common:
+            pairs = zip(("multiplier", "rounding"), factors_of(self.common), strict=True)
+            return [f"const int32_t {name} = {value};" for name, value in pairs]
+        names = ("multiplier", "shift")
         return [f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in names]
 
     def _weights(self) -> list[str]:
@@ -414,10 +432,13 @@ class Channel:
         """Return the stores of the results of `count` columns."""
         if self._has_sums:
             return [f"y[{q * self.pitch}] = sum{q};" for q in range(count)]
+        if self.common:
+            saturate = f"(uint8_t)tvm_ext_dsp_saturate_{self.common.suffix}"
+            product = "tvm_ext_dsp_high_product(sum{q}, multiplier, rounding)"
+            return [f"y[{q * self.pitch}] = {saturate}({product.format(q=q)});" for q in range(count)]
         down = " >> 4" if self._is_packed and self.finish.exact.rounding == "tflite" else ""
-        shift = "0" if self.common else "shift"
         return [
-            f"y[{q * self.pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, {shift});"
+            f"y[{q * self.pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
             for q in range(count)
         ]
 
@@ -462,7 +483,8 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
     pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
-    common = _common_shift(operator)
+    common = _one_shift(operator)
+    bits = common.bits if isinstance(common, ScaledSums) else np.zeros(len(begin), np.int64)
     strips = _strips(operator, target, plane, taps, common, (pitch, row))
     channel = Channel(
         operator=operator, finish=finish, common=common, taps=taps, plane=plane, pitch=pitch, row=row, strips=strips
@@ -473,9 +495,9 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     return Parts(
         parameters=(replace(weights, ctype="uint32_t"), bias, *factors),
         constants=(
-            ("weights", pack_nibbles(operator.weight) if is_packed else pack(operator.weight, taps)),
-            ("bias", wrapped(begin)),
-            *((("multiplier", common.multiplier),) if common else finish.constants()),
+            ("weights", pack_nibbles(operator.weight) if is_packed else pack(_scaled(operator.weight, bits), taps)),
+            ("bias", wrapped(begin << bits)),
+            *((("multiplier", _factors(common)),) if common else finish.constants()),
         ),
         members={"strip_rows": plane.strip},
         functions=(
@@ -512,14 +534,27 @@ def _keeps_places(operator: QConv2d) -> bool:
     return (keeps or is_one_row) and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
 
 
-def _common_shift(operator: QConv2d) -> CommonShift | None:
+def _one_shift(operator: QConv2d) -> OneShift | None:
     if isinstance(operator, PackedQConv2d) or holds_sums(operator.output):
         return None
-    return CommonShift.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
+    if exact.rounding != "tflite":
+        return CommonShift.of(exact, low, high)
+    in_strips = ScaledSums.of(exact, low, high, STRIP_SHIFTS) if operator.window.kernel in ((5, 5), (7, 7)) else None
+    return in_strips or ScaledSums.of(exact, low, high)
+
+
+def _factors(common: OneShift) -> np.ndarray:
+    return common.multiplier if isinstance(common, CommonShift) else common.factors()
+
+
+def _scaled(weight: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """Return int8[C, R, S, 1] times 2^bits of each channel, int16."""
+    return (weight.astype(np.int64) << bits.reshape(-1, 1, 1, 1)).astype(np.int16)
 
 
 def _strips(
-    operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: CommonShift | None, apart: tuple[int, int]
+    operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: OneShift | None, apart: tuple[int, int]
 ) -> Strips | None:
     """Return the function for strips of rows, if there is one.
 

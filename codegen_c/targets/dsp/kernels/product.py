@@ -10,9 +10,10 @@ import numpy as np
 from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared.bit_widths import pack_pairs
-from codegen_c.kernels.shared.common_shift import CommonShift, TwoRoundings, by_high_products
+from codegen_c.kernels.shared.common_shift import CommonShift, by_high_products
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
+from codegen_c.kernels.shared.two_roundings import TwoRoundings
 from codegen_c.operators.kinds import Array, TensorType
 
 # Requantization in three instructions per sum, for processors with a high product. Its rounding is exactly that of
@@ -230,8 +231,8 @@ def suffix(source: TensorType) -> str:
 #
 # Sums stay in registers, and weights, initial sums and multipliers are stored in the order of use. Three pixels by two
 # channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, only with joined weights, are
-# runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks. `common_shift.py` decides how sums become elements: by
-# one shift for all channels, or with TensorFlow Lite's two roundings by one of each.
+# runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks, with one shift for all (`common_shift.py`), or
+# with TensorFlow Lite's two roundings (`two_roundings.py`).
 
 BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
 SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")

@@ -12,7 +12,6 @@ typedef struct {
     bool by_high_product; /* otherwise by the whole 64-bit product; the generator has proved either exact */
     bool rounds_twice;    /* as in TensorFlow Lite; otherwise once, halves to even, as in ONNX */
     int32_t channel_step; /* 1: a multiplier and a shift for each channel, 0: one of each for all */
-    int32_t common_shift; /* shift of all channels after the high product, 4 or 8, to any 8-bit number; 0: none */
     int32_t zero_point;
     int32_t low; /* the least and the greatest element, reduced by a fused activation */
     int32_t high;
@@ -31,25 +30,36 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_shift(const tvm_ext_dsp_requantize *layer, co
     return shifts[k * layer->channel_step];
 }
 
-/* Returns the nearest number of 8 bits to the floor of value / 2^shift, for a shift of 4 or 8. */
-TVM_EXT_INLINE int32_t tvm_ext_dsp_saturate_shifted(int32_t value, int32_t shift, bool is_unsigned)
-{
+/* Defines tvm_ext_dsp_saturate_<type>_<shift>, which returns the nearest number of 8 bits to floor(value / 2^shift). */
 #if TVM_EXT_DSP
-    int32_t result;
-    if (is_unsigned && shift == 4) {
-        __asm__("usat %0, #8, %1, asr #4" : "=r"(result) : "r"(value));
-    } else if (is_unsigned) {
-        __asm__("usat %0, #8, %1, asr #8" : "=r"(result) : "r"(value));
-    } else if (shift == 4) {
-        __asm__("ssat %0, #8, %1, asr #4" : "=r"(result) : "r"(value));
-    } else {
-        __asm__("ssat %0, #8, %1, asr #8" : "=r"(result) : "r"(value));
+#define TVM_EXT_DSP_DEFINE_SATURATE(TYPE, INSTRUCTION, SHIFT)                                                         \
+    static inline int32_t tvm_ext_dsp_saturate_##TYPE##_##SHIFT(int32_t value)                                        \
+    {                                                                                                                 \
+        int32_t result;                                                                                               \
+        __asm__(INSTRUCTION " %0, #8, %1, asr #" #SHIFT : "=r"(result) : "r"(value));                                 \
+        return result;                                                                                                \
     }
-    return result;
 #else
-    return is_unsigned ? tvm_ext_saturate_u8(value >> shift) : tvm_ext_saturate_s8(value >> shift);
+#define TVM_EXT_DSP_DEFINE_SATURATE(TYPE, INSTRUCTION, SHIFT)                                                         \
+    static inline int32_t tvm_ext_dsp_saturate_##TYPE##_##SHIFT(int32_t value)                                        \
+    {                                                                                                                 \
+        return tvm_ext_saturate_##TYPE(value >> SHIFT);                                                               \
+    }
 #endif
-}
+
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 1)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 4)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 5)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 6)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 7)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 8)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 9)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 10)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 11)
+TVM_EXT_DSP_DEFINE_SATURATE(s8, "ssat", 12)
+TVM_EXT_DSP_DEFINE_SATURATE(u8, "usat", 1)
+TVM_EXT_DSP_DEFINE_SATURATE(u8, "usat", 4)
+TVM_EXT_DSP_DEFINE_SATURATE(u8, "usat", 8)
 
 /* Returns the element of a sum: sum * multiplier / 2^shift + zero_point, rounded and clamped. By high products, the
  * division is by 2^(33 + shift), or by 2^(32 + shift) if it rounds twice. */
@@ -57,11 +67,6 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
                                            int32_t shift)
 {
     int32_t value;
-    if (layer->common_shift > 0) {
-        const int32_t rounding = ((2 * layer->zero_point) + 1) * (1 << (layer->common_shift - 1));
-        value = tvm_ext_dsp_high_product(sum, multiplier, rounding);
-        return tvm_ext_dsp_saturate_shifted(value, layer->common_shift, layer->low == 0);
-    }
     if (layer->by_high_product) {
         /* The zero point and a half, in the unit of the high product. Multiplied, because C leaves shifts of
            negative numbers undefined. */
@@ -80,29 +85,6 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
         value = tvm_ext_requantize(sum, multiplier, shift) + layer->zero_point;
     }
     return tvm_ext_limited(value, layer->low, layer->high);
-}
-
-/* Returns the nearest number of 8 bits to the floor of a half. */
-static inline int32_t tvm_ext_dsp_saturate_half_s8(int32_t value)
-{
-#if TVM_EXT_DSP
-    int32_t result;
-    __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
-    return result;
-#else
-    return tvm_ext_saturate_s8(value >> 1);
-#endif
-}
-
-static inline int32_t tvm_ext_dsp_saturate_half_u8(int32_t value)
-{
-#if TVM_EXT_DSP
-    int32_t result;
-    __asm__("usat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
-    return result;
-#else
-    return tvm_ext_saturate_u8(value >> 1);
-#endif
 }
 
 /* tvm_ext_dsp_element for a multiplier and a shift that are used once: nothing is prepared for the next sum. It uses
@@ -124,9 +106,9 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *la
         }
         value = (product >> shift) + (2 * layer->zero_point) + 1;
         if (layer->low == INT8_MIN && layer->high == INT8_MAX) {
-            value = tvm_ext_dsp_saturate_half_s8(value);
+            value = tvm_ext_dsp_saturate_s8_1(value);
         } else if (layer->low == 0 && layer->high == UINT8_MAX) {
-            value = tvm_ext_dsp_saturate_half_u8(value);
+            value = tvm_ext_dsp_saturate_u8_1(value);
         } else {
             value = tvm_ext_clamp(value >> 1, layer->low, layer->high);
         }

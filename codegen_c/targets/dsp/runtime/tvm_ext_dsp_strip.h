@@ -218,6 +218,7 @@ static inline void tvm_ext_dsp_strip_rows(const tvm_ext_dsp_strip *strip, int32_
 
 TVM_EXT_DSP_STRIPS(s8, "ssat", 4)
 TVM_EXT_DSP_STRIPS(s8, "ssat", 8)
+TVM_EXT_DSP_STRIPS(s8, "ssat", 10)
 TVM_EXT_DSP_STRIPS(u8, "usat", 4)
 TVM_EXT_DSP_STRIPS(u8, "usat", 8)
 
