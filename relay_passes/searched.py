@@ -22,6 +22,7 @@ from relay_passes.solvers.split.segments import ROWS_PER_CALL, RowFacts, Segment
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.decisions.composites import PlacedPorts, PortsOutside
 from tvm_ext.core.decisions.models import KeptStates
+from tvm_ext.core.names import SEARCHED_MEMORY
 from tvm_ext.core.row_access import ColumnOperator
 from tvm_ext.core.time_model import CallCost
 
@@ -59,6 +60,15 @@ class Searched:
     @cached_property
     def placed(self) -> dict[int, str]:
         """The values of inputs and outputs that lie outside the default memory, and the memory of each."""
+        return {value: memory for value, memory in self._ports().items() if memory != SEARCHED_MEMORY}
+
+    @property
+    def free_ports(self) -> frozenset[int]:
+        """The values of inputs and outputs whose memory the search for memories chooses."""
+        return frozenset(value for value, memory in self._ports().items() if memory == SEARCHED_MEMORY)
+
+    def _ports(self) -> dict[int, str]:
+        """Return what is said of the memory of each input and output, where anything is said."""
         main = self.mod["main"]
         said, results = PlacedPorts.read(main), outputs(main)
         ports = [*zip(main.params, said.inputs, strict=False), *zip(results, said.outputs, strict=False)]

@@ -9,7 +9,8 @@ Rewrite:
           e = c4(d, a.dtcm)                          a prefetch stands where it starts; its first reader waits
     main carries the `PredictedTime`. A memory that only some processors reach holds only values that these processors
     write and read. A core copies for its own steps where no DMA does (the move then carries `copied_by`).
-Leaves alone: inputs and outputs, which stay in the platform's default memory; sequences that run row by row;
+    A memory that `PlacedPorts` leaves to the search stands there afterwards.
+Leaves alone: other inputs and outputs, which stay in the platform's default memory; sequences that run row by row;
 functions with anything but composites; a function that no placement makes faster by 1 %, or by 25 % where only
 latencies are lower; the computation of each composite.
 """
@@ -36,9 +37,9 @@ from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import Score
-from tvm_ext.core.decisions.composites import OperatorMemories
+from tvm_ext.core.decisions.composites import OperatorMemories, PlacedPorts
 from tvm_ext.core.decisions.models import PredictedTime
-from tvm_ext.core.names import unique
+from tvm_ext.core.names import SEARCHED_MEMORY, unique
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01
@@ -129,7 +130,24 @@ class _Rewriting:
             moved = {leaf: self._read(leaf, index) for leaf in operands(computing.value) if isinstance(leaf, relax.Var)}
             self.sequence.append(relax.VarBinding(computing.var, substitute(computing.value, moved)))
             self.sequence += views
-        return rebuild(self.main, self.sequence, outputs(self.main))
+        return rebuild(self._with_ports(), self.sequence, outputs(self.main))
+
+    def _with_ports(self) -> relax.Function:
+        """Return main with the memories of inputs and outputs that were to be searched."""
+        said, results = PlacedPorts.read(self.main), outputs(self.main)
+        ports = PlacedPorts(
+            inputs=tuple(map(self._port, self.main.params, said.inputs)),
+            outputs=tuple(map(self._port, results, said.outputs)),
+        )
+        return self.main if ports == said else ports.write(self.main)
+
+    def _port(self, port: relax.Expr, said: str) -> str:
+        """Return the memory of an input or output, empty for the default memory."""
+        if said != SEARCHED_MEMORY:
+            return said
+        (value,) = self.operators.values[port]
+        born = self.found.places[value].born
+        return "" if born == self.problem.default_memory else born
 
     def _move(self, one: ValueTransfer) -> None:
         base = self.bases[one.value]

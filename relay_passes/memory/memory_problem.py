@@ -76,6 +76,7 @@ def whole_problem(
     return AssignmentProblem(
         steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, default_memory=time.platform.activations,
         near=near_memories(time, limits), limits=limits, stored=time.platform.weights, time=time,
+        free_ports=known.free_ports,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Inputs and outputs in memories that the user names: in the plan, in the C, in bits; and what cannot be."""
+"""Inputs and outputs in memories of the user's choice or of the search's: the plan, the C, bits; and what cannot be."""
 
 from __future__ import annotations
 
@@ -49,15 +49,29 @@ def test_ports_lie_where_they_are_wanted(network: tvm.IRModule, ports: tuple[str
     assert text.count(f"return {both.interface.model}_dtcm.") == 2
 
 
+def test_the_search_places_ports_that_are_left_to_it(network: tvm.IRModule, ports: tuple[str, str]) -> None:
+    """In the fast memory where it has room, and each by itself."""
+    source, target = ports
+    whole = compile_module(network, BOARD, BuildOptions(place_port={source: "auto", target: "auto"}))
+    assert memories_of(whole) == ("dtcm", "dtcm")
+    assert all(move.source_is_constant for move in whole.program.moves()), "the input is not copied"
+    one = compile_module(network, BOARD, BuildOptions(place_port={source: "auto"}))
+    assert memories_of(one) == ("dtcm", "sram")
+    full = compile_module(network, BOARD, BuildOptions(place_port={source: "auto"}, ram={"dtcm": 64}))
+    assert memories_of(full)[0] == "sram"
+    alone = compile_module(network, BOARD, BuildOptions(place_port={source: "auto"}, memories="default"))
+    assert memories_of(alone)[0] == "sram"
+
+
 def test_no_bit_of_a_package_changes(network: tvm.IRModule, ports: tuple[str, str], tmp_path: Path) -> None:
     found = []
-    for index, places in enumerate((None, {ports[0]: "dtcm", ports[1]: "sram"})):
+    for index, places in enumerate((None, {ports[0]: "dtcm", ports[1]: "sram"}, {ports[0]: "auto", ports[1]: "auto"})):
         options = BuildOptions(place_port=places, verify=("host",))
         package = tvm_ext.build(network, BOARD, tmp_path / str(index), options)
         inputs = {ports[0]: np.linspace(-1, 1, np.prod(package.inputs[ports[0]].shape), dtype=np.float32)}
         inputs = {name: value.reshape(package.inputs[name].shape) for name, value in inputs.items()}
         found.append(package.run(inputs)[ports[1]].tobytes())
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize(

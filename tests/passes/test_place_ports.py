@@ -10,6 +10,7 @@ from codegen_c.backend.byoc import CodegenBackend
 from codegen_c.costs.predict import time_model
 from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import build
+from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.memory_problem import whole_problem
 from relay_passes.memory.place_ports import PlacePorts
 from relay_passes.regions.form_composites import FormComposites
@@ -75,3 +76,18 @@ def test_a_search_counts_their_cycles_where_they_are() -> None:
     assert placed.steps[0].cycles == pytest.approx(plain.steps[0].cycles + wait)
     assert placed.steps[1] == plain.steps[1]
     assert wait < time.read_cycles("sram", BYTES, plain.steps[0].kernel.input)
+
+
+def test_ports_left_to_the_search_take_their_bytes_and_get_a_memory() -> None:
+    """The search writes the memory it finds: the near one, or none where nothing is gained."""
+    mod = PlacePorts({"the x": "auto", "second": "auto"})(module())
+    known = Searched(mod=mod, backend=BACKEND)
+    (x,), (second,) = known.operators.nodes[0].reads, known.operators.nodes[1].writes
+    assert known.free_ports == {x, second} and not known.placed and all(known.graph.sizes)
+    for near_bytes, wanted in ((1 << 16, "dtcm"), (64, "")):
+        after = AssignMemories(BACKEND, time_model(PLATFORM), {"sram": 1 << 20, "dtcm": near_bytes})(mod)
+        placed = PlacedPorts.read(after["main"])
+        if wanted:
+            assert (placed.inputs, placed.outputs) == ((wanted, ""), ("", wanted))
+        else:
+            assert not {*placed.inputs, *placed.outputs} & {"dtcm", "sram"}

@@ -37,7 +37,7 @@ from tvm_ext.compilation.stages import (
     processor_costs,
     sharing,
 )
-from tvm_ext.core.decisions.composites import ProcessorPlacement, Region
+from tvm_ext.core.decisions.composites import PlacedPorts, ProcessorPlacement, Region
 from tvm_ext.core.decisions.models import (
     ChangedPorts,
     KeptStates,
@@ -54,6 +54,7 @@ from tvm_ext.core.decisions.models import (
 )
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_nodes import with_next_names
+from tvm_ext.core.names import SEARCHED_MEMORY
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.ahead import TriesAhead
@@ -238,6 +239,7 @@ def _compiled(
     lowered = tvm.transform.Sequential(remaining)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = single_region(lowered, with_next_names(names.outputs, states))
+    options = _with_found_ports(options, names, PlacedPorts.read(lowered["main"]))
     compiled = compile_region(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
@@ -256,6 +258,16 @@ def _compiled(
         recomputed=Recomputed.read(lowered["main"]),
         moved_to_fit=PredictedTime.read(lowered["main"]).to_fit,
     )  # fmt: skip
+
+
+def _with_found_ports(options: BuildOptions, names: PortNames, found: PlacedPorts) -> BuildOptions:
+    """Return the options with the memory that was found for each input and output whose memory was to be searched."""
+    said = options.place_port or {}
+    if SEARCHED_MEMORY not in said.values():
+        return options
+    ports = [*zip(names.inputs, found.inputs, strict=True), *zip(names.outputs, found.outputs, strict=True)]
+    chosen = {name: memory for name, memory in ports if memory and memory != SEARCHED_MEMORY}
+    return replace(options, place_port=chosen or None)
 
 
 def origin(source: ModelOrigin, platform: Platform) -> Origin:

@@ -9,6 +9,8 @@ MOVE = "tvm_ext.move"
 """The Relax operator that copies a tensor to another memory."""
 RANGE_QUANTIZE = "tvm_ext.range_quantize"
 """The Relax operator that rounds a tensor to 8 bits of its own range."""
+SEARCHED_MEMORY = "auto"
+"""Given for the memory of an input or output: the search for memories chooses it."""
 
 MOST_CHARACTERS = 40
 """Length of identifiers that are derived from a model's names."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.names import SEARCHED_MEMORY
 from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.option_checks import (
     check_bytes,
@@ -103,7 +104,7 @@ class BuildOptions:
         `flash`, bytes may be written as a text, "64KiB"; it becomes the number.
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
     place_port: input or output -> memory of the platform that it lies in, under the model's own name; others lie in the
-        default memory.
+        default memory. `auto` takes the memory in which the run is predicted to take the least time.
     keep: tensors over whose bytes nothing else is ever put: names, patterns with `*`, `?` or `[...]`, or `all`. An
         input may be filled, an output read while the model runs; values inside stay readable after a run, where the
         header says.
@@ -277,7 +278,7 @@ class BuildOptions:
             group="Memory",
             kind=PLACES,
             metavar="PORT=MEMORY",
-            help="Memory of an input or output, such as input=dtcm. May be repeated.",
+            help="Memory of an input or output, such as input=dtcm; auto for the fastest. May be repeated.",
         ),
     ] = None
     keep: Annotated[
@@ -440,6 +441,8 @@ class BuildOptions:
         """Raise BadOptions for ports in a memory that does not exist, holds no tensors, or is not reached by a core."""
         known = [other.name for other in platform.memories if other.kind == "ram"]
         for name, memory in (self.place_port or {}).items():
+            if memory == SEARCHED_MEMORY:
+                continue
             if memory not in known:
                 raise BadOptions(
                     f"place_port {name}={memory}: {platform.name} has no memory {memory!r} for tensors; it has "

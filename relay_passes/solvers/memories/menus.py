@@ -56,7 +56,11 @@ class Menus:
         home = Place(born=problem.default_memory, born_last=-1)
         for stays in self._stays(value, memory, uses, 0 if maker is None else problem.boundary_from(maker + 1)):
             yield replace(home, stays=stays)
-        if maker is None or value in problem.outputs or not problem.steps[maker].movable:
+        if maker is None or value in problem.outputs:
+            if value in problem.free_ports and self._is_reached(value, memory):
+                yield Place(born=memory, born_last=len(problem.steps) if value in problem.outputs else every[-1][1])
+            return
+        if not problem.steps[maker].movable:
             return
         if not problem.reaches(maker, memory):
             return
@@ -71,6 +75,21 @@ class Menus:
             if later:
                 for stays in self._stays(value, memory, later[:MOST_USES], problem.home_again(value)):
                     yield replace(born, stays=stays)
+
+    def _is_reached(self, port: int, memory: str) -> bool:
+        """Return True if the caller on the first processor and all steps that touch an input or output reach a memory.
+
+        The result of a step that cannot move stays in the default memory.
+        """
+        problem, maker = self.problem, self.problem.makers.get(port)
+        steps = [*problem.uses[port], *([] if maker is None else [maker])]
+        is_fixed = maker is not None and not problem.steps[maker].movable
+        return (
+            bool(steps)
+            and not is_fixed
+            and problem.time.reaches(memory)
+            and all(problem.reaches(step, memory) for step in steps)
+        )
 
     def _uses(self, value: int) -> list[Use]:
         """Return the uses of a value, where the tiles of a layer are one use."""

@@ -65,6 +65,7 @@ class AssignmentProblem:
     near: the fast memories.
     limits: of all these memories, in bytes.
     stored: the memory of the weights.
+    free_ports: inputs and outputs that may lie in a fast memory for as long as they exist.
     begun: the first step that writes a value, where several steps write it: its maker is then the last.
     """
 
@@ -76,6 +77,7 @@ class AssignmentProblem:
     limits: Mapping[str, int]
     stored: str
     time: TimeModel
+    free_ports: frozenset[int] = frozenset()
     begun: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @cached_property

@@ -301,7 +301,10 @@ class PortsOutside(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedPorts(Decision):
-    """Memory of each input and output of main, in order; empty for the platform's default memory."""
+    """Memory of each input and output of main, in order; empty for the platform's default memory.
+
+    `SEARCHED_MEMORY` leaves the choice to the search for memories, which writes the memory that it has found.
+    """
 
     inputs: tuple[str, ...] = json_attribute("placed_inputs", (), read=_texts)
     outputs: tuple[str, ...] = json_attribute("placed_outputs", (), read=_texts)
