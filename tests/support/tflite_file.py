@@ -45,11 +45,24 @@ class _Tensor:
     quantized: Quantized | None
     signature: tuple[int, ...] | None
     is_variable: bool = False
+    sparsity: Sparsity | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparsity:
+    """Levels of a sparse constant, in order: the extent of a dense one, or segments and indices of a compressed one."""
+
+    order: Sequence[int]
+    levels: Sequence[int | tuple[Sequence[int], Sequence[int]]]
+    blocked: Sequence[int] = ()
+    indices: str = "int32"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
     """Names of inputs and outputs, by the indices of their tensors, of a subgraph."""
+
+    key: str = "serving_default"
 
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
@@ -67,6 +80,7 @@ class TfliteWriter:
     inputs: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     signature: Signature | None = None
+    more_signatures: Sequence[Signature] = ()
 
     def tensor(
         self,
@@ -94,6 +108,19 @@ class TfliteWriter:
         index = self.tensor(name, array.shape, str(array.dtype), quantized)
         self.buffers.append(np.ascontiguousarray(array).tobytes())
         self.tensors[index].buffer = len(self.buffers) - 1
+        return index
+
+    def sparse(
+        self,
+        name: str,
+        shape: Sequence[int],
+        stored: np.ndarray,
+        sparsity: Sparsity,
+        quantized: Quantized | None = None,
+    ) -> int:
+        """A constant of a shape whose stored elements are given."""
+        index = self.constant(name, stored, quantized)
+        self.tensors[index].shape, self.tensors[index].sparsity = tuple(shape), sparsity
         return index
 
     def operator(
@@ -133,7 +160,8 @@ class TfliteWriter:
             graphs.append(self._graph(b, tensors, operators, results, writer.inputs))
         description = b.CreateString("written by a test")
         tables = [_offsets(b, table) for table in (codes, graphs, buffers)]
-        signatures = _offsets(b, [_signature(b, self.signature)]) if self.signature else None
+        signed = [*([self.signature] if self.signature else []), *self.more_signatures]
+        signatures = _offsets(b, [_signature(b, one) for one in signed]) if signed else None
         tflite.ModelStart(b)
         tflite.ModelAddVersion(b, 3)
         tflite.ModelAddOperatorCodes(b, tables[0])
@@ -178,6 +206,7 @@ class TfliteWriter:
         name, shape = b.CreateString(tensor.name), _ints(b, tensor.shape)
         signature = _ints(b, tensor.signature) if tensor.signature else None
         quantization = self._quantization(b, tensor.quantized) if tensor.quantized else None
+        sparsity = _sparsity(b, tensor.sparsity) if tensor.sparsity else None
         tflite.TensorStart(b)
         tflite.TensorAddShape(b, shape)
         tflite.TensorAddType(b, TYPES[tensor.dtype])
@@ -188,6 +217,8 @@ class TfliteWriter:
             tflite.TensorAddShapeSignature(b, signature)
         if quantization is not None:
             tflite.TensorAddQuantization(b, quantization)
+        if sparsity is not None:
+            tflite.TensorAddSparsity(b, sparsity)
         return tflite.TensorEnd(b)
 
     def _quantization(self, b: Any, quantized: Quantized) -> int:
@@ -233,6 +264,39 @@ class TfliteWriter:
         return getattr(tflite, f"{options}End")(b)
 
 
+_INDICES = {"int32": ("Int32Vector", 1), "uint16": ("Uint16Vector", 2), "uint8": ("Uint8Vector", 3)}
+
+
+def _sparsity(b: Any, sparsity: Sparsity) -> int:
+    """Write the levels. A tuple is a compressed one: its segments and indices."""
+    levels = []
+    table, number = _INDICES[sparsity.indices]
+    for level in sparsity.levels:
+        unions = []
+        for numbers in () if isinstance(level, int) else level:
+            vector = b.CreateNumpyVector(np.array(numbers, sparsity.indices))
+            getattr(tflite, f"{table}Start")(b)
+            getattr(tflite, f"{table}AddValues")(b, vector)
+            unions.append(getattr(tflite, f"{table}End")(b))
+        tflite.DimensionMetadataStart(b)
+        if isinstance(level, int):
+            tflite.DimensionMetadataAddDenseSize(b, level)
+        else:
+            tflite.DimensionMetadataAddFormat(b, 1)
+            tflite.DimensionMetadataAddArraySegmentsType(b, number)
+            tflite.DimensionMetadataAddArraySegments(b, unions[0])
+            tflite.DimensionMetadataAddArrayIndicesType(b, number)
+            tflite.DimensionMetadataAddArrayIndices(b, unions[1])
+        levels.append(tflite.DimensionMetadataEnd(b))
+    order, blocked, metadata = _ints(b, sparsity.order), _ints(b, sparsity.blocked), _offsets(b, levels)
+    tflite.SparsityParametersStart(b)
+    tflite.SparsityParametersAddTraversalOrder(b, order)
+    if sparsity.blocked:
+        tflite.SparsityParametersAddBlockMap(b, blocked)
+    tflite.SparsityParametersAddDimMetadata(b, metadata)
+    return tflite.SparsityParametersEnd(b)
+
+
 def _ints(b: Any, numbers: Sequence[int]) -> int:
     return b.CreateNumpyVector(np.array(numbers, np.int32))
 
@@ -255,7 +319,7 @@ def _signature(b: Any, signature: Signature) -> int:
             tflite.TensorMapAddTensorIndex(b, index)
             entries.append(tflite.TensorMapEnd(b))
         maps.append(_offsets(b, entries))
-    key = b.CreateString("serving_default")
+    key = b.CreateString(signature.key)
     tflite.SignatureDefStart(b)
     tflite.SignatureDefAddInputs(b, maps[0])
     tflite.SignatureDefAddOutputs(b, maps[1])

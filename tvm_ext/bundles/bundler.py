@@ -156,7 +156,7 @@ def _loaded(file: BundleFile, model: BundledModel, limits: Limits | None) -> tvm
         assert path is not None, "each model has a file"
         module = load(
             path, shapes=model.shapes, limits=limits, states=model.states,
-            initial=read_arrays(initial) if initial else None, bind=model.bind,
+            initial=read_arrays(initial) if initial else None, bind=model.bind, signature=model.signature,
         )  # fmt: skip
         return with_linked_inputs(module, file, model)
 

@@ -31,6 +31,7 @@ from tvm_ext.command_line.options import (
     RunnerCommand,
     Scheduler,
     Shape,
+    SignatureName,
     State,
     VerifyOn,
     parse_bindings,
@@ -75,6 +76,7 @@ def compile_command(
     output: OutputOrProject = None,
     shape: Shape = None,
     bind: Bind = None,
+    signature: SignatureName = None,
     verify_inputs: VerifyOn = None,
     calibration: Calibration = None,
     state: State = None,
@@ -92,7 +94,8 @@ def compile_command(
     """Compile a model to a C package and verify it. The package holds sources, build files, tests and a report."""
     values = {
         "shapes": parse_shapes(shape) if shape else None, "bind": parse_bindings(bind) if bind else None,
-        "states": parse_states(state), "initial": initial, "calibration": calibration, "verify_inputs": verify_inputs,
+        "states": parse_states(state), "signature": signature, "initial": initial, "calibration": calibration,
+        "verify_inputs": verify_inputs,
     }  # fmt: skip
     begin = time.monotonic()
     with errors_shown(as_json, debug):
@@ -112,6 +115,7 @@ def compile_command(
                 module = tvm_ext.load(
                     asked.model, shapes=found["shapes"], limits=Limits().changed(limit or []), states=found["states"],
                     initial=read_arrays(found["initial"]) if found["initial"] else None, bind=found["bind"],
+                    signature=found["signature"],
                 )  # fmt: skip
             package = tvm_ext.build(
                 module, asked.platform, asked.output, asked.options, calibration=found["calibration"],
@@ -124,7 +128,7 @@ def compile_command(
             show_end(asked.output, package.report, time.monotonic() - begin)
 
 
-VALUES = ("shapes", "bind", "states", "initial", "calibration", "verify_inputs")
+VALUES = ("shapes", "bind", "states", "signature", "initial", "calibration", "verify_inputs")
 """Arguments that are not build options. In a project file they are keys of the model."""
 _FILES = ("initial", "calibration", "verify_inputs")
 
@@ -221,6 +225,7 @@ def estimate_command(
     options: Mapping[str, Any],
     shape: Shape = None,
     bind: Bind = None,
+    signature: SignatureName = None,
     calibration: Calibration = None,
     limit: Limit = None,
     as_json: AsJson = False,
@@ -233,7 +238,9 @@ def estimate_command(
         chosen = build_options(options, board.activations)
         with waiting(f"Estimating {model.name}"):
             import_tvm_for(model)
-            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+            module = tvm_ext.load(
+                model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound, signature=signature
+            )
             found = tvm_ext.estimate(module, board, chosen, calibration=calibration)
         if as_json:
             values = {key: value for key, value in asdict(found).items() if key != "best_case" or value is not None}
@@ -277,6 +284,7 @@ def pareto_command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")],
     shape: Shape = None,
     bind: Bind = None,
+    signature: SignatureName = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "balanced",
     budget: Annotated[
         str | None,
@@ -302,7 +310,9 @@ def pareto_command(
 
         with stages_shown(as_json) as show_stage:
             with show_stage(f"loading {model.name}"):
-                module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+                module = tvm_ext.load(
+                    model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound, signature=signature
+                )
             points = pareto(
                 module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
                 progress=show_stage,
@@ -420,6 +430,7 @@ def inspect_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
     shape: Shape = None,
     bind: Bind = None,
+    signature: SignatureName = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -431,7 +442,9 @@ def inspect_command(
             import_tvm_for(model)
             from tvm_ext.compilation.contents import contents_of
 
-            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+            module = tvm_ext.load(
+                model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound, signature=signature
+            )
             found = contents_of(module)
         if as_json:
             print_json(found.to_json())

@@ -55,6 +55,15 @@ Shape = Annotated[
     list[str] | None,
     typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.", rich_help_panel="Model"),
 ]
+SignatureName = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="NAME",
+        help="Signature of a .tflite file with several.",
+        rich_help_panel="Model",
+    ),
+]
 Calibration = Annotated[
     Path | None,
     typer.Option(

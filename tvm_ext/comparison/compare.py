@@ -58,7 +58,8 @@ def compare(
     check_inputs(package.interface, inputs)
     file = model_file(package.folder, package.report["model"], reference)
     shapes = {port.source: port.shape for port in package.interface.inputs}
-    module = load(file, shapes=shapes, bind=bind, states=states, limits=limits)
+    signature = package.report["model"].get("signature")
+    module = load(file, shapes=shapes, bind=bind, states=states, limits=limits, signature=signature)
     values, lines = compared_values(package.report, package.folder), step_lines(package.folder / TRACE_FILE)
     if len(lines) != len(package.report["steps"]):
         raise BadPackage(

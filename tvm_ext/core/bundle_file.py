@@ -84,7 +84,7 @@ class ModelTable:
 
     name: C prefix.
     file: of the model.
-    shapes, bind, states: as `load` takes them.
+    shapes, bind, states, signature: as `load` takes them.
     initial, calibration, verify_inputs: files of arrays, as the command line takes them.
     """
 
@@ -93,6 +93,7 @@ class ModelTable:
     shapes: dict[str, Annotated[tuple[Extent, ...], Field(max_length=64, strict=False)]] | None = None
     bind: dict[str, Value | Values] | None = None
     states: dict[str, str] | None = None
+    signature: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     initial: FileName | None = None
     calibration: FileName | None = None
     verify_inputs: FileName | None = None

@@ -43,7 +43,8 @@ __all__ = ["Limits", "ModelNotice", "load"]
 Shapes = Mapping[str, Sequence[int]]
 
 Reader = Callable[..., Loaded]
-"""Loads a path with shapes and limits. The reader of .onnx files also takes values of inputs."""
+"""Loads a path with shapes and limits. The reader of .onnx files also takes values of inputs, that of
+.tflite files the name of a signature."""
 
 _READERS = {
     ".onnx": ("onnx", "tvm_ext.frontends.onnx.load_onnx", "load_onnx"),
@@ -68,6 +69,7 @@ def load(
     states: Pairs | None = None,
     initial: Initial | None = None,
     bind: Mapping[str, ArrayLike] | None = None,
+    signature: str | None = None,
 ) -> tvm.IRModule:
     """Return a module whose `main` is a pure dataflow block with constant weights and static shapes.
 
@@ -83,13 +85,14 @@ def load(
     initial: initial values of these states, by input; zeros by default.
     bind: values of inputs of an .onnx file that only select. They become constants, only the selected branches remain,
     and they are no longer inputs. A single number fills an input.
+    signature: name of the signature of a .tflite file that is compiled, for files with several.
 
     Variables have the names of the model's tensors, and the span of each call names the model's node. The module has
     a `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
     module from an earlier `load` keeps everything but the names of inputs, and of outputs unless their number is equal.
 
     Raises BadModel for a model that cannot be read, UnsupportedModel for a model that cannot be compiled, BadOptions
-    for `shapes` and `bind` that do not fit the model.
+    for `shapes`, `bind` and `signature` that do not fit the model.
     """
     check_mapping(shapes, "shapes", '{"input": (1, 3, 96, 96)}')
     check_mapping(states, "states", '{"h": "hn"}, an input and its output')
@@ -102,11 +105,15 @@ def load(
         known = limits or LoadLimits.read(source).limits
         loaded = with_states(load_relax(source, shapes, known), states or {}, initial)
         _refuse_bindings(bind, "a Relax module")
+        _refuse_signature(signature, "a Relax module")
         return _with_attributes(loaded, known, path="", source_format="relax", name="model")
     if not isinstance(source, str | PathLike):
         file = file_in_memory(source, example_inputs)
         try:
-            return load(file.path, shapes=shapes, limits=limits, states=states, initial=initial, bind=bind)
+            return load(
+                file.path, shapes=shapes, limits=limits, states=states, initial=initial, bind=bind,
+                signature=signature,
+            )  # fmt: skip
         except (BadModel, UnsupportedModel, BadOptions) as error:
             raise type(error)(str(error).replace(str(file.path), file.said)) from None
     path = Path(source)
@@ -114,11 +121,12 @@ def load(
         raise BadOptions(f"example_inputs: a torch.nn.Module is exported with them; {path} needs none.")
     source_format, reader = _reader(path)
     chosen = limits or Limits()
-    if source_format == "onnx" and bind:
-        read = reader(path, shapes, chosen, bind)
-    else:
+    if source_format != "onnx":
         _refuse_bindings(bind, str(path))
-        read = reader(path, shapes, chosen)
+    if source_format != "tflite":
+        _refuse_signature(signature, str(path))
+    extra = bind if source_format == "onnx" else signature
+    read = reader(path, shapes, chosen, extra) if extra else reader(path, shapes, chosen)
     loaded = with_states(with_distinct_outputs(read), states, initial)
     return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
 
@@ -128,6 +136,11 @@ def _refuse_bindings(bind: Mapping[str, ArrayLike] | None, source: str) -> None:
         raise BadOptions(
             f"bind: {', '.join(bind)} of {source}: only inputs of .onnx files can be bound. Give others at each run."
         )
+
+
+def _refuse_signature(signature: str | None, source: str) -> None:
+    if signature:
+        raise BadOptions(f"signature = {signature!r}: {source} has no signatures; only .tflite files have them.")
 
 
 def _reader(path: Path) -> tuple[str, Reader]:
@@ -176,6 +189,7 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     if not origin.is_known:
         origin = ModelOrigin(
             path=path, source_format=source_format, sha256=loaded.sha256, name=name, rounding=loaded.rounding,
+            signature=loaded.signature,
             nodes=tuple(loaded.nodes or _nodes(mod, loaded.lines)),
         )  # fmt: skip
     known = PortNames.read(mod).outputs

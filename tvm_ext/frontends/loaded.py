@@ -28,6 +28,7 @@ class Loaded:
     scales: of quantized inputs and outputs, where the file declares them beside the operators.
     filled: rows of tensors that end with rows of -1, by name, where data decide how many rows the file's model returns.
     lines: lines of a TVMScript file, by the names of the variables that they bind.
+    signature: name of the signature of a TensorFlow Lite file that was chosen.
     """
 
     mod: tvm.IRModule
@@ -43,6 +44,7 @@ class Loaded:
     scales: PortScales = field(default_factory=PortScales)
     filled: Mapping[str, int] = field(default_factory=dict[str, int])
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
+    signature: str = ""
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:

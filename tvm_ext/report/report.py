@@ -110,6 +110,7 @@ def make_report(
             "source": compiled.origin.model,
             "sha256": origin.sha256,
             "format": origin.source_format,
+            **({"signature": origin.signature} if origin.signature else {}),
             "rounding": compiled.interface.rounding,
         },
         "platform": platform.name,

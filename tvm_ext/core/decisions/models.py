@@ -49,6 +49,7 @@ class ModelOrigin(Decision):
     path: empty for a module.
     source_format: `onnx`, `tflite`, `torch` or `relax`.
     name: a C prefix.
+    signature: name of the signature of a TensorFlow Lite file that was chosen; empty without a choice.
     rounding: of quantized arithmetic, as in `QuantizedRounding`.
     nodes: the model's operators, in order.
     """
@@ -58,6 +59,7 @@ class ModelOrigin(Decision):
     sha256: str = attribute("tvm_ext.source_sha256", "")
     name: str = attribute("tvm_ext.model_name", "")
     rounding: str = attribute("tvm_ext.rounding", "onnx")
+    signature: str = attribute("tvm_ext.signature", "")
     nodes: tuple[ModelNode, ...] = attribute(
         "tvm_ext.nodes", (), read=lambda text: nodes_from_json(str(text)), write=nodes_to_json
     )

@@ -50,7 +50,8 @@ def check_graph(
     known = constants | {-1, *inputs}
     for node in nodes:
         unread = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
-        unknown = [index for index in unread if tensors[index].dtype is not None]  # otherwise the operator is refused
+        # Operators on unknown types and on sparse constants are refused with their own reasons.
+        unknown = [index for index in unread if tensors[index].dtype is not None and not tensors[index].is_sparse]
         if unknown:
             raise BadModel(
                 f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it."

@@ -26,12 +26,14 @@ from tvm_ext.frontends.tflite.read_file import (
     read_tflite,
 )
 from tvm_ext.frontends.tflite.resources import variables_opened
+from tvm_ext.frontends.tflite.sparse_constants import constants_densified
 from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
 
-def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
-    """Load a file. Raises BadModel, BadOptions for `shapes` that do not fit, and UnsupportedModel."""
-    file, resources = variables_opened(path, control_flow_opened(path, read_tflite(path, limits), limits))
+def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits, signature: str = "") -> Loaded:
+    """Load a file. Raises BadModel, BadOptions for `shapes` or `signature` that do not fit, and UnsupportedModel."""
+    whole = constants_densified(path, read_tflite(path, limits, signature), limits)
+    file, resources = variables_opened(path, control_flow_opened(path, whole, limits))
     file, tensors_kept = variable_tensors_opened(file)
     file, custom_kept = custom_states_opened(file)
     variables = (*resources, *tensors_kept, *custom_kept)
@@ -50,6 +52,7 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
         output_names=tuple(file.tensors[index].name for index in file.outputs),
         rounding="tflite",
         scales=PortScales(inputs=_declared_scales(file, file.inputs), outputs=_declared_scales(file, file.outputs)),
+        signature=signature,
         states=tuple(variable.state for variable in variables),
         nodes=tuple(
             ModelNode(

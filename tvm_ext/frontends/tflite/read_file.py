@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.files.read_file import mapped_file
 from tvm_ext.core.limits import Limits, text_of
 from tvm_ext.core.names import unique
@@ -21,7 +21,7 @@ _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer have 32 bits, and some are signed.
 _MAX_FILE_BYTES = (1 << 31) - 1
 # Exceptions that the flatbuffers library and numpy raise for offsets outside of the file.
-_DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError)
+DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError)
 
 _DTYPES = {
     getattr(tflite.TensorType, name): dtype
@@ -116,8 +116,9 @@ class TfliteGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteFile(TfliteGraph):
-    """A model's first subgraph, and the sha256 of its file.
+    """The subgraph of a model that is compiled, and the sha256 of its file.
 
+    main: number of the subgraph. signature: name of the signature that was chosen; empty for the file's only one.
     weights_bytes: bytes of all constants.
     called_once: the subgraphs that CALL_ONCE names. called: the subgraphs that IF and WHILE name, by number.
     """
@@ -125,12 +126,18 @@ class TfliteFile(TfliteGraph):
     model: tflite.Model
     sha256: str
     weights_bytes: int
+    main: int = 0
+    signature: str = ""
     called_once: tuple[TfliteGraph, ...] = ()
     called: Mapping[int, TfliteGraph] = field(default_factory=dict)
 
 
-def read_tflite(path: Path, limits: Limits) -> TfliteFile:
-    """Read and check a file. Raises BadModel, and UnsupportedModel for large files and several signatures."""
+def read_tflite(path: Path, limits: Limits, signature: str = "") -> TfliteFile:
+    """Read and check a file. Raises BadModel, and UnsupportedModel for large files.
+
+    signature: name of the signature whose subgraph is read; empty for the first subgraph. Raises BadOptions for an
+    unknown name, and UnsupportedModel for a file with several signatures if no name is given.
+    """
     data = mapped_file(path, kind="a .tflite file", most_bytes=_MAX_FILE_BYTES)
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
         raise BadModel(f"{path}: is not a TensorFlow Lite file: its bytes 4 to 8 are not 'TFL3'.")
@@ -138,35 +145,67 @@ def read_tflite(path: Path, limits: Limits) -> TfliteFile:
         model = tflite.Model.GetRootAs(data, 0)
         if model.SubgraphsLength() == 0:
             raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no subgraph.")
-        return _file(path, model, data, FileSizes(path, limits))
-    except _DAMAGE as error:
+        return _file(path, model, data, FileSizes(path, limits), signature)
+    except DAMAGE as error:
         raise BadModel(f"{path}: is truncated or damaged: its {len(data)} B cannot be read: {error}.") from None
 
 
-def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -> TfliteFile:
-    main = _graph(path, model, 0, sizes)
-    initial = _called_once(main.nodes, model.SubgraphsLength())
-    called = _called(path, model, main, sizes)
+def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes, signature: str) -> TfliteFile:
+    chosen = _signature(path, model, signature) if signature else None
+    index = 0 if chosen is None else int(chosen.SubgraphIndex())
+    if index >= model.SubgraphsLength():
+        raise ValueError(f"signature {signature!r} names subgraph {index}")
+    main = _graph(path, model, index, sizes, chosen)
+    initial = _called_once(main.nodes, model.SubgraphsLength(), index)
+    called = _called(path, model, main, index, sizes)
     others = model.SubgraphsLength() - 1 - len({*initial, *called})
-    if others:
+    if others and not signature:
         raise UnsupportedModel(
-            f"{path}: has {others + 1} subgraphs that nothing calls, because it has several signatures, but only one "
-            "can be compiled. Export one function."
+            f"{path}: has {others + 1} subgraphs that nothing calls, and only one can be compiled. {_way_out(model)}"
         )
     called_once = tuple(_graph(path, model, index, sizes) for index in initial)
     return TfliteFile(
         model=model, sha256=hashlib.sha256(data).hexdigest(), tensors=main.tensors, nodes=main.nodes,
-        inputs=main.inputs, outputs=main.outputs, weights_bytes=sizes.weights_bytes, called_once=called_once,
-        called=called,
+        inputs=main.inputs, outputs=main.outputs, weights_bytes=sizes.weights_bytes, main=index, signature=signature,
+        called_once=called_once, called=called,
     )  # fmt: skip
 
 
-def _graph(path: Path, model: tflite.Model, index: int, sizes: FileSizes) -> TfliteGraph:
+def _signature(path: Path, model: tflite.Model, name: str) -> tflite.SignatureDef:
+    """Return the signature of a name. Raises BadOptions for a name that the file does not have."""
+    known = _signatures(model)
+    if name not in known:
+        listed = f"its signatures are {', '.join(known)}" if known else "it has no signatures; leave the option out"
+        raise BadOptions(f"signature = {name!r}: {path} has no signature of this name; {listed}.")
+    return known[name]
+
+
+def _signatures(model: tflite.Model) -> dict[str, tflite.SignatureDef]:
+    """Return the signatures of a file by name, in order."""
+    every = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
+    return {(one.SignatureKey() or b"").decode("utf-8", "replace"): one for one in every}
+
+
+def _way_out(model: tflite.Model) -> str:
+    """Return what to do about a file with several subgraphs that nothing calls."""
+    names = [name for name in _signatures(model) if name]
+    if not names:
+        return "They have no signatures by which to choose one. Export one function."
+    return (
+        f"The file's signatures are {', '.join(names)}: choose one by signature, on the command line --signature "
+        f"{names[0]}."
+    )
+
+
+def _graph(
+    path: Path, model: tflite.Model, index: int, sizes: FileSizes, chosen: tflite.SignatureDef | None = None
+) -> TfliteGraph:
+    """Return a subgraph. chosen: the signature that names its inputs and outputs; None for its first signature."""
     graph = model.Subgraphs(index)
     sizes.check_graph(model, graph)
     num_tensors = graph.TensorsLength()
     inputs, outputs = (_indices(array, num_tensors) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
-    signed = signature_names(model, index, inputs, outputs)
+    signed = signature_names(model, index, inputs, outputs, chosen)
     tensors = list(_tensors(path, model, graph, sizes, signed))
     nodes = tuple(_nodes(model, graph, num_tensors, index))
     for place in _empty_constants(tensors, nodes, inputs):
@@ -186,7 +225,7 @@ def _empty_constants(
             yield place
 
 
-def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
+def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int, main: int) -> list[int]:
     """Return the indices of the subgraphs that run before the first inference to set variables."""
     found: list[int] = []
     for node in nodes:
@@ -195,18 +234,20 @@ def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
             table = node.table.BuiltinOptions()
             options.Init(table.Bytes, table.Pos)
             found.append(int(options.InitSubgraphIndex()))
-    if any(not 0 < index < num_subgraphs for index in found):
+    if any(index == main or not 0 <= index < num_subgraphs for index in found):
         raise ValueError(f"CALL_ONCE names subgraph {max(found)}")
     return list(dict.fromkeys(found))
 
 
-def _called(path: Path, model: tflite.Model, main: TfliteGraph, sizes: FileSizes) -> dict[int, TfliteGraph]:
+def _called(
+    path: Path, model: tflite.Model, main: TfliteGraph, main_index: int, sizes: FileSizes
+) -> dict[int, TfliteGraph]:
     """Return the subgraphs that IF and WHILE call, directly or from other subgraphs, by number."""
     found: dict[int, TfliteGraph] = {}
     pending = [main]
     while pending:
         for index in _branches(pending.pop().nodes):
-            if not 0 < index < model.SubgraphsLength():
+            if index == main_index or not 0 <= index < model.SubgraphsLength():
                 raise ValueError(f"control flow names subgraph {index}")
             if index not in found:
                 found[index] = _graph(path, model, index, sizes)
@@ -479,15 +520,21 @@ def unpacked(raw: np.ndarray, num_elements: int) -> np.ndarray:
 
 
 def signature_names(
-    model: tflite.Model, graph_index: int, inputs: Sequence[int], outputs: Sequence[int]
+    model: tflite.Model,
+    graph_index: int,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    chosen: tflite.SignatureDef | None = None,
 ) -> dict[int, str]:
-    """Return the names of inputs and outputs in the first signature of a graph, by the index of the tensor.
+    """Return the names of inputs and outputs in a signature, by the index of the tensor.
+
+    chosen: the signature; by default the first one of the graph.
 
     All names are different: an output with the name of an input gets `.1` at its end. Tensors that the signature leaves
     out, or whose name is empty, have no entry. Entries for other tensors are skipped, because tools that renumber
     tensors do not update the signature.
     """
-    signature = next(
+    signature = chosen or next(
         (one for one in map(model.SignatureDefs, range(model.SignatureDefsLength())) if _is_of(one, graph_index)), None
     )
     if signature is None:
@@ -500,6 +547,13 @@ def signature_names(
         if index not in names:
             names[index] = unique(name, taken, ".", 1)
     return names
+
+
+def signature_inputs(model: tflite.Model, name: str) -> dict[int, str]:
+    """Return the names of inputs in a signature as the file has them, by the index of the tensor."""
+    signature = _signatures(model)[name]
+    entries = [signature.Inputs(index) for index in range(signature.InputsLength())]
+    return {int(one.TensorIndex()): (one.Name() or b"").decode("utf-8", "replace") for one in entries}
 
 
 def _is_of(signature: tflite.SignatureDef, graph_index: int) -> bool:

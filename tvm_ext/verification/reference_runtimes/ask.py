@@ -212,7 +212,11 @@ def _run_on_file(
     whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
     whole = [in_file_form(sample, changed.inputs or {}) for sample in whole]
     values = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json(), whole, inner, _carried(mod))
-    reported = _run_in_child(runtime.module, runtime.needs, runtime.install, (*values, True) if other_mode else values)
+    if origin.signature:
+        values = (*values, other_mode, origin.signature)
+    elif other_mode:
+        values = (*values, True)
+    reported = _run_in_child(runtime.module, runtime.needs, runtime.install, values)
     if isinstance(reported, str):
         return reported
     repeated = RepeatedOutputs.read(mod).repeated or {}

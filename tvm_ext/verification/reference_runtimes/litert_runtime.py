@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor, signature_inputs
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
 from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
@@ -23,15 +24,19 @@ def prepare() -> None:
 
 def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
-    other_mode: bool = False,
+    other_mode: bool = False, signature: str = "",
 ) -> dict[str, Any]:  # fmt: skip
-    """Return outputs and inner tensors by sample. other_mode: use LiteRT's default kernels, without inner tensors."""
+    """Return outputs and inner tensors by sample.
+
+    other_mode: use LiteRT's default kernels, without inner tensors. signature: as in `read_tflite`; LiteRT's runner of
+    this signature is called where its subgraph is not the file's first.
+    """
     from ai_edge_litert import interpreter as litert
 
     kinds = litert.OpResolverType
     kernels = kinds.AUTO if other_mode else kinds.BUILTIN_REF
 
-    file, data = read_unchanged(path, sha256, limits)
+    file, data = read_unchanged(path, sha256, limits, signature)
     watched = {} if other_mode else made_tensors(file, inner)
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
@@ -41,19 +46,30 @@ def run_reference(
                 model_content=data, num_threads=1, experimental_preserve_all_tensors=not other_mode,
                 experimental_op_resolver_type=kernels,
             )  # fmt: skip
+            if not file.main:
+                for index, array in zip(file.inputs, arrays, strict=True):
+                    interpreter.resize_tensor_input(index, array.shape)
+                interpreter.allocate_tensors()
+        if file.main:
+            interpreter.get_signature_runner(signature)(**_named(file, arrays))
+        else:
             for index, array in zip(file.inputs, arrays, strict=True):
-                interpreter.resize_tensor_input(index, array.shape)
-            interpreter.allocate_tensors()
-        for index, array in zip(file.inputs, arrays, strict=True):
-            interpreter.set_tensor(index, array)
-        interpreter.invoke()
+                interpreter.set_tensor(index, array)
+            interpreter.invoke()
+        tensor_of = partial(interpreter.get_tensor, subgraph_index=file.main)
         if not other_mode:
-            _check_quotients(path, file, interpreter.get_tensor)
-        outputs.append({file.tensors[index].name: np.array(interpreter.get_tensor(index)) for index in file.outputs})
-        tensors = {name: np.array(interpreter.get_tensor(index)) for name, index in watched.items()}
+            _check_quotients(path, file, tensor_of)
+        outputs.append({file.tensors[index].name: np.array(tensor_of(index)) for index in file.outputs})
+        tensors = {name: np.array(tensor_of(index)) for name, index in watched.items()}
         seen.append({**kept, **tensors})
         kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}
+
+
+def _named(file: TfliteFile, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the inputs by the names that the file's signature gives them."""
+    named = signature_inputs(file.model, file.signature)
+    return {named[index]: array for index, array in zip(file.inputs, arrays, strict=True)}
 
 
 def _check_quotients(path: str, file: TfliteFile, values: Callable[[int], np.ndarray]) -> None:

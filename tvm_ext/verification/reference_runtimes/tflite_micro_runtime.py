@@ -32,12 +32,21 @@ def prepare() -> None:
 
 
 def run_reference(
-    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
-) -> dict[str, Any]:
-    """Return outputs and inner tensors by sample. Raises BadModel and UnsupportedModel for models it cannot judge."""
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
+    other_mode: bool = False, signature: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Return outputs and inner tensors by sample. Raises BadModel and UnsupportedModel for models it cannot judge.
+
+    other_mode: this runtime has none. signature: as in `read_tflite`.
+    """
     from tflite_micro.python.tflite_micro import runtime
 
-    file, data = read_unchanged(path, sha256, limits)
+    assert not other_mode
+    file, data = read_unchanged(path, sha256, limits, signature)
+    if file.main:
+        raise UnsupportedModel(
+            f"{path}: signature {signature!r} is not of the first subgraph, the only one that it runs."
+        )
     for index in file.inputs:
         tensor = file.tensors[index]
         given = {**samples[0], **fed(states)}[tensor.name].shape

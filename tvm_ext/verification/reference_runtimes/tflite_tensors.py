@@ -15,9 +15,9 @@ Array = np.ndarray
 Sample = Mapping[str, Array]
 
 
-def read_unchanged(path: str, sha256: str, limits: str) -> tuple[TfliteFile, bytes]:
+def read_unchanged(path: str, sha256: str, limits: str, signature: str = "") -> tuple[TfliteFile, bytes]:
     """Return a file's tables and its bytes. Raises BadModel if the file has changed."""
-    file, data = read_tflite(Path(path), Limits.from_json(limits)), Path(path).read_bytes()
+    file, data = read_tflite(Path(path), Limits.from_json(limits), signature), Path(path).read_bytes()
     if file.sha256 != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     return file, data
