@@ -57,13 +57,15 @@ class Attempt:
     """A method that was tried to make a model fit, and its outcome.
 
     added_instructions: modelled instructions beyond those of the first attempt. rejected: the validator's reason for
-    rejecting the plan, which is a defect of the compiler; bytes and instructions are None then.
+    rejecting the plan, which is a defect of the compiler; bytes and instructions are None then. cores: number of cores
+    that run the operators.
     """
 
     method: str
     arena_bytes: int | None
     added_instructions: int | None
     rejected: str | None = None
+    cores: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -130,5 +130,8 @@ def test_a_budget_for_a_memory_that_is_not_there(digits: Path, tmp_path: Path) -
 def test_the_report_says_what_was_tried(digits: Path, tmp_path: Path) -> None:
     whole = built(digits / "digits.onnx", tmp_path / "whole")
     attempts = json.loads((tmp_path / "whole" / "report.json").read_text())["fit"]["attempts"]
-    told = {"method": "whole", "arena_bytes": whole.report["arena_bytes"], "added_instructions": 0, "rejected": None}
+    told = {
+        "method": "whole", "arena_bytes": whole.report["arena_bytes"], "added_instructions": 0, "rejected": None,
+        "cores": 1,
+    }  # fmt: skip
     assert attempts == [told]

@@ -69,7 +69,13 @@ def test_a_rejected_plan_is_told_and_the_next_way_is_taken(
         package = tvm_ext.build(tvm_ext.load(digits / "digits.onnx"), BOARD, tmp_path / "out", options)
     attempts = json.loads((tmp_path / "out" / "report.json").read_text())["fit"]["attempts"]
     told = [attempt for attempt in attempts if attempt["method"] == "split"]
-    assert told[0] == {"method": "split", "arena_bytes": None, "added_instructions": None, "rejected": PLANTED}
+    assert told[0] == {
+        "method": "split",
+        "arena_bytes": None,
+        "added_instructions": None,
+        "rejected": PLANTED,
+        "cores": 1,
+    }
     assert attempts[-1]["method"] == "patches" and attempts[-1]["rejected"] is None
     assert package.report["arena_bytes"] <= 6700
 

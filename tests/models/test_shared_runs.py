@@ -25,6 +25,7 @@ from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
+from tvm_ext.verification.input_ranges import random_inputs
 
 RUNS = 20
 ON_ONE = {13, 25, 31}
@@ -183,3 +184,25 @@ def test_threads_have_no_data_races(planted: str, tmp_path: Path, monkeypatch: p
     )
     assert ("data race" in done.stderr) == bool(planted), done.stderr[-2000:]
     assert (done.returncode == 0) == (not planted)
+
+
+@pytest.mark.parametrize(("seed", "ram"), [(3, 5495), (1, 3076)])
+def test_both_cores_stay_within_a_budget(seed: int, ram: int, tmp_path: Path) -> None:
+    module = tvm_ext.load(saved(image_network(seed), tmp_path, "net"))
+    board = Platform.load("dual_m33_equal")
+    package = tvm_ext.build(module, board, tmp_path / "both", BuildOptions(ram=ram, verify=("host",)))
+    attempts, placement = package.report["fit"]["attempts"], package.report["placement"]
+    assert attempts[0]["arena_bytes"] > ram >= package.report["arena_bytes"]
+    assert all(one["cores"] == 2 for one in attempts) and all(one["steps"] for one in package.report["processors"])
+    assert placement["makespan_cycles"] < placement["single_processor"]["makespan_cycles"]
+    alone = tvm_ext.build(module, board, tmp_path / "alone", BuildOptions(processors=("cpu0",), verify=()))
+    inputs = random_inputs({one["name"]: (tuple(one["shape"]), one["dtype"]) for one in package.report["inputs"]}, 5)
+    for name, array in alone.run(inputs, on="host").items():
+        np.testing.assert_array_equal(package.run(inputs, on="host")[name].view(np.uint8), array.view(np.uint8))
+
+
+def test_the_report_says_why_one_core_runs_all(tmp_path: Path) -> None:
+    module = tvm_ext.load(saved(image_network(2), tmp_path, "net"))
+    compiled = compile_module(module, Platform.load("dual_m33_equal"), BuildOptions(ram=700))
+    told = [(one.arena_bytes, one.added_instructions, one.cores) for one in compiled.attempts]
+    assert told == [(1320, told[0][1], 2), (672, 0, 1)]

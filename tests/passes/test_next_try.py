@@ -220,3 +220,36 @@ def test_a_larger_limit_never_costs_more_than_is_negligible(outcomes: Outcomes) 
         assert best is None or min(fitting) <= best + best // NEGLIGIBLE
         best = min(fitting)
     assert not any(tried.fits for tried in played(outcomes, least - 1))
+
+
+GROWN: Outcomes = {
+    "whole": [(1000, 1000)],
+    "split": [(800, 1100), (600, 1200), (590, 1200), (400, 1300), (200, 1400), (100, 1500)],
+}
+"""What offers promise on one core."""
+
+
+def shared(growth: float, limit: int, cycles: Sequence[int]) -> tuple[Tried, ...]:
+    """The history of a limit on all cores. growth: bytes of each plan, relative to its offer. cycles: of each split."""
+    offers, methods = offers_of(GROWN), [WHOLE, SPLIT]
+    history: tuple[Tried, ...] = ()
+    while one := next_try(methods, lambda method: offers[method.name], history, limit, "all"):
+        assert one.cores == "all"
+        num_bytes = int(growth * GROWN[one.method][one.index][0])
+        time = 1000 if one.method == "whole" else cycles[one.index]
+        fits = num_bytes <= limit
+        history += (Tried(one=one, arena_bytes=num_bytes, instructions=10_000, cycles=time, fits=fits),)
+    return history
+
+
+def test_offers_that_would_grow_over_the_limit_are_skipped() -> None:
+    assert names(shared(2, 810, [1010] * 6)) == [("whole", 0), ("split", 0), ("split", 3)]
+
+
+def test_the_smallest_offer_is_tried_on_all_cores_before_they_are_given_up() -> None:
+    assert names(shared(9, 700, [1010] * 6)) == [("whole", 0), ("split", 1), ("split", 5)]
+
+
+def test_a_slow_plan_on_all_cores_is_followed_by_others() -> None:
+    """The third runs on one core, as a sequence that adds up rows does; the instructions do not tell."""
+    assert names(shared(2, 850, [1010, 1010, 1010, 1900, 1010, 1010]))[-2:] == [("split", 3), ("split", 4)]

@@ -32,7 +32,7 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.fitter import Fitter, Way, ports_beside
 from tvm_ext.fitting.methods import FitMethod, fit_methods
-from tvm_ext.fitting.next_try import Tried, likely_tries
+from tvm_ext.fitting.next_try import Cores, Tried, likely_tries
 from tvm_ext.fitting.smaller_plan import METHOD as SMALLER
 from tvm_ext.fitting.smaller_plan import is_worth, may_shrink, smaller_tries
 
@@ -103,7 +103,11 @@ def _taken(
     best = found.best
     if best is None:
         raise nothing_fits(fitter, platform, options, found)
-    first = next(other.instructions for other in found.results if other.arena_bytes is not None)
+    first = next(
+        other.instructions
+        for other in found.results
+        if other.arena_bytes is not None and (other.one.cores == best.one.cores)
+    )
     attempts = [_attempt(other, first) for other in found.results if other is not best and _is_told(other)]
     method = found.method(best)
     compiled = fitter.compiled(method, best.one, options)
@@ -129,7 +133,7 @@ def _worth(found: Found) -> tuple[float, ...]:
     """Return the rank of a search, lower is better: by the cost of the best fit, or by the smallest arena reached."""
     best = found.best
     if best is not None:
-        return 0, found.method(best).group, best.instructions
+        return 0, *found.rank(best)
     return 1, min((tried.arena_bytes or 0 for tried in found.reached), default=inf)
 
 
@@ -143,8 +147,9 @@ def _attempt(tried: Tried, first: int) -> Attempt:
     if tried.arena_bytes is None:
         return Attempt(method=tried.one.method, arena_bytes=None, added_instructions=None, rejected=tried.rejected)
     return Attempt(
-        method=tried.one.method, arena_bytes=tried.arena_bytes, added_instructions=tried.instructions - first
-    )
+        method=tried.one.method, arena_bytes=tried.arena_bytes, added_instructions=tried.instructions - first,
+        cores=tried.num_cores,
+    )  # fmt: skip
 
 
 def nothing_fits(fitter: Fitter, platform: Platform, options: BuildOptions, found: Found) -> DoesNotFit | PlanRejected:
@@ -223,8 +228,17 @@ class Found:
         """The result to take; None if no result fits."""
         if self.smaller:
             return self.smaller
-        fitting = [tried for tried in self.results if tried.fits]
-        return min(fitting, key=lambda tried: (self.method(tried).group, tried.instructions), default=None)
+        return min((tried for tried in self.results if tried.fits), key=self.rank, default=None)
+
+    @property
+    def single_cycles(self) -> float:
+        """The fewest cycles that a result is predicted to take on one core."""
+        return min((tried.single_cycles for tried in self.results if tried.single_cycles), default=0.0)
+
+    def rank(self, tried: Tried) -> tuple[float, ...]:
+        """Return the rank of a result that fits, lower is better: cores add up instructions, but not time."""
+        cost = tried.instructions if tried.one.cores == "any" else tried.cycles
+        return self.method(tried).group, cost
 
     @property
     def reached(self) -> list[Tried]:
@@ -241,14 +255,43 @@ def search(
 ) -> Found:
     """Compile try after try until no better result is possible. methods: None for all.
 
-    Raises UnsupportedModel.
+    On several cores, all methods are tried with all cores before any is tried with the first core alone, which is only
+    done if nothing fits, or if one core might be faster. Raises UnsupportedModel.
     """
     methods = fit_methods(options) if methods is None else methods
+    if not _may_share(options, platform):
+        return _search(fitter, platform, options, methods, "any")
+    shared = _search(fitter, platform, options, methods, "all")
+    best = shared.best
+    if best and shared.method(best).group == 0 and best.cycles <= shared.single_cycles:
+        return shared
+    last = shared.method(best).group if best else max(method.group for method in methods)
+    within = tuple(method for method in shared.methods if method.group <= last)
+    alone = _search(fitter, platform, options, within, "first")
+    return replace(shared, results=(*shared.results, *alone.results), refused=shared.refused or alone.refused)
+
+
+def _may_share(options: BuildOptions, platform: Platform) -> bool:
+    """Return True if every try of a build is made for all cores first.
+
+    Stages of a pipeline, accelerators, and cores that are chosen for their energy give up the other cores try by try.
+    """
+    return (
+        len(options.cores_of(platform)) > 1
+        and not options.offloads_of(platform)
+        and options.placement_objective == "makespan"
+    )
+
+
+def _search(
+    fitter: Fitter, platform: Platform, options: BuildOptions, methods: tuple[FitMethod, ...], cores: Cores
+) -> Found:
+    """Compile try after try on some cores until no better result is possible. Raises UnsupportedModel."""
     limit = options.limit_bytes(platform)
     limits = {**options.limits_bytes(platform), platform.activations: limit}
     results: list[Tried] = []
     refused = ""
-    while (tries := likely_tries(methods, fitter.offers, results, limit, fitter.known_offers)) and (
+    while (tries := likely_tries(methods, fitter.offers, results, limit, fitter.known_offers, cores)) and (
         one := next(tries, None)
     ):
         by_name = {method.name: method for method in methods}
@@ -271,9 +314,10 @@ def nearest_bytes(fitter: Fitter, platform: Platform, options: BuildOptions, fou
     """Return the smallest budget of the default memory that can be met, after a search without a fit.
 
     This is the smallest arena of the tries if a search within that budget finds a fit again. Otherwise it is the
-    smallest budget at which the search is certain to try an offer of that size.
+    smallest budget at which the search is certain to try an offer of that size. Tries for all cores do not count,
+    because they skip offers.
     """
-    arenas = [(tried.arena_bytes or 0, tried.one) for tried in found.reached]
+    arenas = [(tried.arena_bytes or 0, tried.one) for tried in found.reached if tried.one.cores != "all"]
     least = min(num_bytes for num_bytes, _ in arenas)
     asked = options.ram_bytes if isinstance(options.ram_bytes, Mapping) else {}
     again = replace(options, ram={**asked, platform.activations: max(1, least)})

@@ -28,7 +28,8 @@ from tvm_ext.fitting.smaller_plan import PlanCost
 class TryOutcome:
     """Outcome of a try: bytes of the arenas by memory, empty if the pass changed nothing, and predicted instructions.
 
-    cycles: predicted, of a run. num_cores: cores that run steps. is_held: True if all memories of the platform hold
+    cycles: predicted, of a run. num_cores: cores that run steps. single_cycles: on the best core alone, 0 if only one
+    may run. is_held: True if all memories of the platform hold
     their arenas and weights. ports: memories other than the default one that hold inputs or outputs. rejected: the
     validator's objection to the plan, which then has no bytes.
     """
@@ -37,6 +38,7 @@ class TryOutcome:
     instructions: int = 0
     cycles: float = 0.0
     num_cores: int = 1
+    single_cycles: float = 0.0
     is_held: bool = True
     ports: tuple[str, ...] = ()
     rejected: str | None = None
@@ -62,7 +64,8 @@ class TryOutcome:
         running = [steps for steps in compiled.parallel.lists if steps.runs_steps] if compiled.parallel else [None]
         return cls(
             num_bytes=num_bytes, instructions=compiled.modelled_instructions, cycles=_cycles(compiled),
-            num_cores=len(running), is_held=is_held, ports=ports_beside(compiled),
+            num_cores=len(running), single_cycles=_single_cycles(compiled), is_held=is_held,
+            ports=ports_beside(compiled),
         )  # fmt: skip
 
     def to_json(self) -> str:
@@ -87,7 +90,8 @@ class TryOutcome:
         over = {memory: self.num_bytes[memory] - limits[memory] for memory in others}
         over = {memory: num_bytes for memory, num_bytes in over.items() if num_bytes > 0}
         return Tried(
-            one=one, arena_bytes=self.num_bytes[home], instructions=self.instructions,
+            one=one, arena_bytes=self.num_bytes[home], instructions=self.instructions, cycles=self.cycles,
+            num_cores=self.num_cores, single_cycles=self.single_cycles,
             fits=not over and self.is_held and self.num_bytes[home] <= limits[home],
             over_bytes=() if one.is_alone else tuple(over.items()),
         )  # fmt: skip
@@ -108,6 +112,12 @@ def _cycles(compiled: Compiled) -> float:
     if compiled.parallel is None or compiled.placement is None:
         return predicted_cycles(compiled.program, time, added_instructions=added)
     return compiled.placement["makespan_cycles"] + time.compute_cycles("", added)
+
+
+def _single_cycles(compiled: Compiled) -> float:
+    """Return the predicted cycles of whole operators on the best core alone; 0 if several were not considered."""
+    alone = compiled.placement["single_processor"] if compiled.placement is not None else None
+    return alone["makespan_cycles"] if alone else 0.0
 
 
 T = TypeVar("T")
@@ -228,7 +238,8 @@ class Fitter:
 
         home = self.platform.activations
         narrower: list[Spread] = [limits[home], "first"] if options.offloads_of(self.platform) else ["first"]
-        spread: Spread = "all"
+        narrower = narrower if one.cores == "any" else []
+        spread: Spread = "first" if one.cores == "first" else "all"
         compiled = within(allowed, spread)
         while compiled.placement is not None and _is_over(compiled, {home: limits[home]}) and narrower:
             # Processors that run in parallel keep more tensors alive than a single one.

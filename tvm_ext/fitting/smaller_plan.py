@@ -87,7 +87,7 @@ def smaller_tries(offers: Sequence[Offer], whole: Tried, terms: Terms) -> list[T
         for index, offer in enumerate(offers)
         if offer.added_instructions <= most_added and offer.arena_bytes <= most_bytes
     ]
-    return [Try(method=METHOD, index=index) for _, index in sorted(cheap)[:MOST_TRIES]]
+    return [Try(method=METHOD, index=index, cores=whole.one.cores) for _, index in sorted(cheap)[:MOST_TRIES]]
 
 
 def is_worth(cost: PlanCost, whole: PlanCost) -> bool:
