@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen_c.composites.chains import Dequantized, QuantizedChain, quantized_chain
+from codegen_c.composites.chains import INTEGERS, Dequantized, QuantizedChain, quantized_chain
 from codegen_c.composites.constant_channels import plain_constant_channels
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
@@ -23,6 +23,7 @@ from codegen_c.operators.kinds import (
     PackedQDense,
     QAffine,
     QBinary,
+    QConstantBinary,
     QConv2d,
     QConv2dTranspose,
     QDense,
@@ -31,7 +32,9 @@ from codegen_c.operators.kinds import (
     QMean,
     QPool2d,
     QSoftmax,
+    Quantization,
     QUnary,
+    TensorType,
     Window,
 )
 from tvm_ext.core.decisions.composites import StoredWeights
@@ -139,16 +142,43 @@ def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     if len(chain.body) == 2 and chain.body[1].name == "nn.softmax":
         return masked_softmax(chain, anchor)
     indices = [chain.parameter(value) for value in anchor.operands]
+    if len(chain.body) == 1 and chain.rounding == "tflite" and (found := _with_constant(chain, anchor)) is not None:
+        return found
     if len(chain.body) == 1 and None in indices and not isinstance(found := affine_operator(chain, anchor), NoMatch):
         return found
     if len(chain.body) != 1 or None in indices:
         return _unary(chain, anchor)
     arguments = tuple(index for index in indices if index is not None)
-    operator = QBinary(
-        inputs=tuple(chain.inputs[i] for i in arguments), outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
+    return _of_two(chain, anchor, tuple(chain.inputs[i] for i in arguments)), arguments
+
+
+def _of_two(chain: QuantizedChain, anchor: Call, inputs: tuple[TensorType, ...]) -> QBinary:
+    return QBinary(
+        inputs=inputs, outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
         low=chain.low, high=chain.high, rounding=chain.rounding,
     )  # fmt: skip
-    return operator, arguments
+
+
+def _with_constant(chain: QuantizedChain, anchor: Call) -> Match | None:
+    """Return an operator of an activation and a constant with one scale, with two roundings; None for others."""
+    constants = [chain.constants.get(value.var) for value in anchor.operands]
+    known = [index for index, constant in enumerate(constants) if constant is not None]
+    if len(known) != 1 or len(chain.inputs) != 1:
+        return None
+    (index,), constant = known, constants[known[0]]
+    if constant is None or constant.scale.size != 1 or str(constant.data.dtype) not in INTEGERS:
+        return None
+    rank, zero_point = len(chain.output.shape), int(constant.zero_point.reshape(-1)[0])
+    data = constant.data.reshape((1,) * (rank - constant.data.ndim) + constant.data.shape)
+    kind = TensorType(
+        shape=data.shape, dtype=str(data.dtype),
+        quantization=Quantization(scale=float(constant.scale.reshape(-1)[0]), zero_point=zero_point),
+    )  # fmt: skip
+    inputs = (kind, *chain.inputs) if index == 0 else (*chain.inputs, kind)
+    operator = QConstantBinary(
+        inputs=chain.inputs, outputs=(chain.output,), binary=_of_two(chain, anchor, inputs), constant=data, index=index
+    )
+    return operator, (0,)
 
 
 def _unary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:

@@ -221,6 +221,18 @@ class QBinary(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QConstantBinary(Operator):
+    """A QDQ tensor plus, minus or times quantized constants.
+
+    binary: the same of two tensors, of which `constant` is number `index`. inputs: those of `binary` without it.
+    """
+
+    binary: QBinary
+    constant: Array
+    index: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QUnary(Operator):
     """Any element-wise float function of one QDQ tensor."""
 

@@ -22,6 +22,7 @@ from codegen_c.operators.kinds import (
     PackedQDense,
     QAffine,
     QBinary,
+    QConstantBinary,
     QConv2d,
     QConv2dTranspose,
     QDense,
@@ -74,6 +75,17 @@ OPERATORS: tuple[Operator, ...] = (
         is_centered=True, **FULL,
     ),
     QAffine(inputs=(IMAGE,), outputs=(IMAGE,), factors=np.array([2.0, -1.0]), addends=np.array([0.5, 9.0]), **FULL),
+    *(
+        QConstantBinary(
+            inputs=(IMAGE,), outputs=(IMAGE,), constant=np.arange(5, 5 + channels, dtype=np.int8).reshape(1, 1, 1, -1),
+            index=1,
+            binary=QBinary(
+                inputs=(IMAGE, replace(IMAGE, shape=(1, 1, 1, channels))), outputs=(IMAGE,), function="multiply",
+                rounding="tflite", **FULL,
+            ),
+        )
+        for channels in (1, 2)
+    ),
     QMaskedSoftmax(inputs=(IMAGE,), outputs=(IMAGE,), mask=np.array([False, True])),
     QInterpolate(
         inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 7, 9, IMAGE.shape[3])),), rows=taps(IMAGE.shape[1], 7),

@@ -7,6 +7,7 @@ the code, and so are equal addends; others are constants, stored without their r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor, log2, prod
 from typing import Self
@@ -24,9 +25,10 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.operators.kinds import Array, QAffine
+from codegen_c.operators.kinds import Array, Operator, QAffine
 
 LEAST_SHIFT, MOST_SHIFT = 8, 30
+Reference = Callable[[list[Array]], list[Array]]
 BEYOND = 512.0
 """Steps of the output that, added to any result in range, leave the range."""
 
@@ -51,12 +53,12 @@ class FixedAffine:
         zero_point = quantization(output).zero_point
         fixed = [np.rint(part * 2.0**shift).astype(np.int64) for part in (factors, addends)]
         fixed[1] += (zero_point << max(shift, 0)) + (1 << max(shift - 1, 0))
-        period = max(_period(part, output.shape) for part in fixed)
+        period = max(period_of(part, output.shape) for part in fixed)
         return cls(factors=_kept(fixed[0], output.shape, period), addends=_kept(fixed[1], output.shape, period),
                    shift=shift, period=period)  # fmt: skip
 
 
-def _period(part: Array, shape: tuple[int, ...]) -> int:
+def period_of(part: Array, shape: tuple[int, ...]) -> int:
     """Return the number of elements after which an array repeats when it is broadcast to a shape."""
     wide = (1,) * (len(shape) - part.ndim) + part.shape
     first = next((axis for axis, extent in enumerate(wide) if extent > 1), len(shape))
@@ -88,20 +90,29 @@ def has_elements(operator: QAffine, target: Target) -> bool:
 
 
 def implement(operator: QAffine, target: Target, stored: StoredRows) -> Implementation:
-    source, output, fixed = operator.inputs[0], operator.output, FixedAffine.of(operator)
+    fixed = FixedAffine.of(operator)
+    clamps = operator.low, operator.high
+    return of_fixed(KERNEL.name, operator, fixed, *clamps, lambda inputs: reference(operator, inputs))
+
+
+def of_fixed(
+    kernel: str, operator: Operator, fixed: FixedAffine, low: int, high: int, reference: Reference
+) -> Implementation:
+    """Return the kernel of factors and addends in fixed point, with results from low to high."""
+    source, output = operator.inputs[0], operator.output
     constants = tuple((name, array) for name, array in _arrays(fixed).items() if array.size > 1)
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=kernel,
         function=CFunction(
             parameters=(
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
                 *(Parameter(name=name, ctype="int32_t", role="constant") for name, _ in constants),
             ),
-            body=_body(operator, fixed),
+            body=_body(operator, fixed, low, high),
             includes=INCLUDES,
         ),
-        reference=lambda inputs: reference(operator, inputs),
+        reference=reference,
         constants=constants,
         macs=output.num_elements if fixed.factors.size > 1 else 0,
         instructions=output.num_elements * 11,
@@ -114,14 +125,14 @@ def _arrays(fixed: FixedAffine) -> dict[str, Array]:
     return {"factors": fixed.factors, "addends": fixed.addends}
 
 
-def _body(operator: QAffine, fixed: FixedAffine) -> str:
+def _body(operator: Operator, fixed: FixedAffine, low: int, high: int) -> str:
     zero_point, repeats = quantization(operator.inputs[0]).zero_point, operator.output.num_elements // fixed.period
     factor, addend = (f"{name}[i]" if a.size > 1 else str(int(a[0])) for name, a in _arrays(fixed).items())
     first = f"{times('n', fixed.period)} + i" if repeats > 1 else "i"
     lines = [
         f"const int32_t x = input[{first}]{signed(-zero_point)};",
         f"const int32_t value = ((x * {factor}) + {addend}) >> {fixed.shift};",
-        f"output[{first}] = ({C_TYPES[operator.output.dtype]})tvm_ext_clamp(value, {operator.low}, {operator.high});",
+        f"output[{first}] = ({C_TYPES[operator.output.dtype]})tvm_ext_clamp(value, {low}, {high});",
     ]
     period = loop("i", fixed.period, lines)
     return "\n".join(loop("n", repeats, period) if repeats > 1 else period)

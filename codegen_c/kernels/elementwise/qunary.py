@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, r
 from codegen_c.kernels.shared.requantize_tflite import divide_by_power, fixed_point, multiply, multiply_high
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.kernels.softmax.qsoftmax_tflite import exponential, one_minus_over_one_plus, one_over_one_plus, saturated
-from codegen_c.operators.kinds import QUnary
+from codegen_c.operators.kinds import Operator, QUnary
 
 # Functions of int8 that TensorFlow Lite Micro computes in fixed point, bit for bit.
 #
@@ -228,6 +228,17 @@ def table(operator: QUnary) -> np.ndarray:
 
 
 def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implementation:
+    return by_table(KERNEL.name, operator, table(operator), stored, lambda inputs: reference(operator, inputs))
+
+
+def by_table(
+    kernel: str,
+    operator: Operator,
+    results: Array,
+    stored: StoredRows,
+    reference: Callable[[list[Array]], list[Array]],
+) -> Implementation:
+    """Return the kernel of a function of one element, given its results by the input's bit pattern (0 to 255)."""
     source, output = C_TYPES[operator.inputs[0].dtype], C_TYPES[operator.output.dtype]
     operands = (
         Parameter(name="input", ctype=source, role="input"),
@@ -235,7 +246,7 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
     )
     rows = rows_of(operator.output, num_inputs=1)
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=kernel,
         function=CFunction(
             parameters=(
                 *operands,
@@ -246,8 +257,8 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
             helpers=_shapes(operator, stored),
             includes=("tvm_ext_qunary.h", "tvm_ext_layer.h"),
         ),
-        reference=lambda inputs: reference(operator, inputs),
-        constants=(("table", table(operator)),),
+        reference=reference,
+        constants=(("table", results),),
         instructions=ELEMENT_INSTRUCTIONS * operator.output.num_elements + 20,
         passes=Passes(constants=operator.output.num_elements / 256),
         spatial=rows,
@@ -258,7 +269,7 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
     )
 
 
-def _shapes(operator: QUnary, stored: StoredRows) -> str:
+def _shapes(operator: Operator, stored: StoredRows) -> str:
     """Return the layer's shapes for tvm_ext_qunary.h."""
     output = image(one_image(operator.output), stored=stored)
     return shapes(LAYER, {"input": image(one_image(operator.inputs[0])), "output": output})

@@ -8,7 +8,6 @@ import tflite
 from tvm import relax
 
 from tvm_ext.frontends.tflite.integers.arithmetic import (
-    add,
     add_n,
     batch_matmul,
     comparison,
@@ -17,10 +16,8 @@ from tvm_ext.frontends.tflite.integers.arithmetic import (
     least,
     maximum,
     minimum,
-    multiply,
     prelu,
     squared_difference,
-    subtract,
     sums_along,
 )
 from tvm_ext.frontends.tflite.integers.interpolation import resize_bilinear, resize_bilinear_unsigned
@@ -75,9 +72,6 @@ _OF_TYPE: dict[str, dict[str, Converter]] = {
 _OF_BYTES: dict[str, Converter] = {"ADD_N": add_n, "CUMSUM": sums_along}
 # Their kernels take two activations.
 _OF_A_CONSTANT: dict[str, Converter] = {
-    "ADD": add,
-    "SUB": subtract,
-    "MUL": multiply,
     "MAXIMUM": maximum,
     "MINIMUM": minimum,
 }
