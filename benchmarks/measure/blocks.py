@@ -127,13 +127,15 @@ def hierarchy() -> str:
         board, network, *limits = key.split(":")
         less = [f"{int(limit.partition('=')[2]) // 1024} KiB of {limit.partition('=')[0]}" for limit in limits]
         moved = ", ".join(f"{m['source']} to {m['target']} {m['bytes']:,}" for m in one["moved_counted"])
+        without = one["predicted_cycles_without_tiles"]  # tiles are only taken where they save 1 %
         rows.append(
             (
                 ", ".join([f"`{board}`", *less]), network_name(network, dtype=True),
                 *(
-                    grouped(one[f"predicted_cycles{k}"]) if f"predicted_cycles{k}" in one else "not measured"
-                    for k in ("_one_memory", "_places_alone", "_without_tiles", "")
+                    grouped(one[f"predicted_cycles{k}"]) for k in ("_one_memory", "_places_alone")
                 ),
+                grouped(without) if without > 1.01 * one["predicted_cycles"] else "no tiles",
+                grouped(one["predicted_cycles"]),
                 f"{one['times_as_fast']:.2f}", moved,
             )
         )  # fmt: skip
