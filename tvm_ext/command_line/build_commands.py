@@ -427,15 +427,34 @@ def _asked(models: list[str], platforms: list[str]) -> _Asked:
 
 
 def inspect_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2; or a folder, for a table of all.")
+    ],
     shape: Shape = None,
     bind: Bind = None,
     signature: SignatureName = None,
     limit: Limit = None,
+    platform: Annotated[
+        str, typer.Option("--platform", "-p", help="With a folder: the platform of RAM and flash.")
+    ] = "cortex_m4",
+    seconds: Annotated[
+        float, typer.Option(metavar="S", help="With a folder: time limit for each file, in seconds.")
+    ] = 120.0,
+    as_csv: Annotated[bool, typer.Option("--csv", help="With a folder: print the table as CSV.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show a model's inputs, outputs, operators and size. An error lists every operator that cannot be compiled."""
+    """Show a model's inputs, outputs, operators and size. An error lists every operator that cannot be compiled.
+
+    Of a folder, show a table of all model files below it.
+    """
+    if model.is_dir():
+        with errors_shown(as_json, debug):
+            if shape or bind or signature:
+                raise BadOptions("shape, bind and signature are of one model: give its file instead of a folder.")
+            board, limits = tvm_ext.Platform.load(platform), Limits().changed(limit or [])
+            _inspect_folder(model, board, limits, seconds, as_csv=as_csv, as_json=as_json)
+        return
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
         with waiting(f"Reading {model.name}"):
@@ -457,6 +476,25 @@ def inspect_command(
             f"{f', {found.num_states} states' if found.num_states else ''}. Every operator can be compiled.",
             highlight=False,
         )
+
+
+def _inspect_folder(
+    folder: Path, platform: tvm_ext.Platform, limits: Limits, seconds: float, *, as_csv: bool, as_json: bool
+) -> None:
+    """Print the table of the model files below a folder."""
+    from tvm_ext.sweeps import inspect_folder as folders
+
+    with stages_shown(as_json or as_csv) as show_stage:
+        rows: list[folders.Row] = []
+        for path in folders.model_files(folder):
+            with show_stage(f"inspecting {path.name}"):
+                rows.append(folders.inspect_file(folder, path, platform, limits=limits, seconds=seconds))
+    if as_json:
+        print_json([dict(row) for row in rows])
+    elif as_csv:
+        typer.echo(folders.as_csv(rows), nl=False)
+    else:
+        stdout.print(folders.table(rows, platform))
 
 
 def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> FoldingTable:
