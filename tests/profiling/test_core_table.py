@@ -46,6 +46,30 @@ def test_a_use_of_what_was_just_loaded_stalls_a_cortex_m33() -> None:
     assert table.block_cycles(code("ldr\tr0, [r4]", "adds\tr1, r2, #1")) == [1, 1]
 
 
+MULTIPLIED = code(
+    "smlad\tsl, r4, r0, sl", "ldr\tr5, [r2, #4]", "smlad\tfp, r4, r0, fp", "ldr\tr6, [r2, #8]",
+    "smlad\tlr, r4, r0, lr", "sxtb16\tr0, r3", "smlad\tr7, r4, r1, r7", "ldr\tr3, [r2, #8]",
+)  # fmt: skip
+
+
+def test_a_cortex_m7_starts_two_instructions_in_a_cycle() -> None:
+    """Cycles as llvm-mca 14 has them: four of these eight, and eight where products come first."""
+    table = core_tables()["cortex-m7"]
+    assert table.block_cycles(MULTIPLIED) == [1, 0] * 4
+    products = [one for one in MULTIPLIED if one.kind == "multiply"]
+    assert table.block_cycles(products) == [1, 1, 1, 1], "there is one multiplier"
+    assert table.block_cycles(code("ldr\tr0, [r4]", "ldr\tr1, [r5]", "ldr\tr2, [r6]")) == [1, 0, 1]
+
+
+def test_results_that_a_cortex_m7_waits_for() -> None:
+    table = core_tables()["cortex-m7"]
+    assert table.block_cycles(code("ldr\tr0, [r4]", "adds\tr1, r0, #1")) == [1, 1]
+    assert table.block_cycles(code("ldr\tr0, [r4]", "ldr\tr1, [r0]")) == [1, 2], "an address is read earlier"
+    assert table.block_cycles(code("mul\tr0, r1, r2", "adds\tr3, r0, #1")) == [1, 2]
+    assert table.block_cycles(code("smlad\tr0, r1, r2, r0", "smlad\tr0, r1, r2, r0")) == [1, 1], "sums are passed on"
+    assert table.block_cycles(code("ldmia\tr0!, {r4, r5, r6}", "adds\tr1, r2, #1")) == [2.5, 1], "lists start alone"
+
+
 def test_every_shipped_board_has_a_table_that_says_what_it_stands_on() -> None:
     boards = [one for one in (Platform.load(name) for name in Platform.shipped()) if one.board]
     assert boards

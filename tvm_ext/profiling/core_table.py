@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,30 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class SharedUnit:
+    """Classes of instructions of which at most `per_cycle` start in one cycle, because they share a unit."""
+
+    kinds: tuple[Kind, ...]
+    per_cycle: Annotated[int, Field(ge=1, le=8)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Issue:
+    """In-order issue of several instructions in one cycle.
+
+    width: most instructions of a cycle. units: what classes share. latency: cycles from the start of an instruction
+    until others can read its result, if not 1; the table's pairs are added for classes that read earlier. accumulates:
+    classes whose sum the next of them can take a cycle later. alone: classes that share their cycle with none.
+    """
+
+    width: Annotated[int, Field(ge=2, le=8)]
+    units: tuple[SharedUnit, ...] = ()
+    latency: dict[Kind, Cycles] = field(default_factory=dict[Kind, float])
+    accumulates: tuple[Kind, ...] = ()
+    alone: tuple[Kind, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class CoreTable:
     """Cycles of a core's instructions.
 
@@ -43,7 +67,8 @@ class CoreTable:
     source: the manual, or another source of the cycles. bound: effects that the estimate ignores. bus_bytes: largest
     number of data bytes in a cycle. cycles: of a class of instructions, if not 1. per_register: additional cycles for
     each register in a list or in a vector group. taken: additional cycles of a taken branch. loop: additional cycles at
-    the end of a hardware loop that repeats.
+    the end of a hardware loop that repeats. issue: of a core that starts several instructions in a cycle; `cycles` are
+    then those in which an instruction keeps others from starting.
     """
 
     cpus: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -55,16 +80,53 @@ class CoreTable:
     cycles: dict[Kind, Cycles] = field(default_factory=dict[Kind, float])
     per_register: dict[Kind, Cycles] = field(default_factory=dict[Kind, float])
     pairs: tuple[Pair, ...] = ()
+    issue: Issue | None = None
 
     def block_cycles(self, instructions: Sequence[FirmwareInstruction]) -> list[float]:
         """Return the cycles of each instruction of a basic block."""
+        if self.issue:
+            return self._issued_cycles(self.issue, instructions)
         found: list[float] = []
         before: FirmwareInstruction | None = None
         for one in instructions:
-            own = self.cycles.get(one.kind, 1.0) + one.registers * self.per_register.get(one.kind, 0.0)
-            found.append(own + (self._behind(before, one) if before else 0.0))
+            found.append(self._own(one) + (self._behind(before, one) if before else 0.0))
             before = one
         return found
+
+    def _own(self, one: FirmwareInstruction) -> float:
+        return self.cycles.get(one.kind, 1.0) + one.registers * self.per_register.get(one.kind, 0.0)
+
+    def _issued_cycles(self, issue: Issue, instructions: Sequence[FirmwareInstruction]) -> list[float]:
+        """Return the cycles that each instruction adds to the block: 0 for one that starts beside the one before.
+
+        Nothing is known of the block before, so that its results are there at once. The last instruction has all its
+        own cycles.
+        """
+        writers: dict[str, tuple[FirmwareInstruction, float]] = {}
+        together: list[FirmwareInstruction] = []
+        start, free, added = 0.0, 0.0, list[float]()
+
+        def read(one: FirmwareInstruction) -> Iterable[tuple[FirmwareInstruction, float]]:
+            return (writers[register] for register in one.reads & writers.keys())
+
+        for one in instructions:
+            ready = max((at + self._latency(issue, by, one) for by, at in read(one)), default=0.0)
+            own = self._own(one)
+            if not (together and ready <= start and _fits(issue, together, one)):
+                start, together = max(free, ready, start), []
+            together.append(one)
+            end = max(free, start + own)
+            added.append(end - free)
+            free = end
+            writers |= dict.fromkeys(one.writes, (one, start))
+        return added
+
+    def _latency(self, issue: Issue, writer: FirmwareInstruction, reader: FirmwareInstruction) -> float:
+        """Return the cycles from the start of an instruction to that of one that reads its result."""
+        sums = issue.accumulates
+        if writer.kind in sums and reader.kind in sums and writer.writes & reader.writes:
+            return 1.0
+        return issue.latency.get(writer.kind, 1.0) + self._behind(writer, reader)
 
     def taken_cycles(self, last: FirmwareInstruction) -> float:
         """Return the additional cycles if the branch at the end of a block, `last`, is taken."""
@@ -79,6 +141,16 @@ class CoreTable:
             for pair in self.pairs
             if before.kind in pair.behind and one.kind in pair.then and holds[pair.when]
         )
+
+
+def _fits(issue: Issue, together: Sequence[FirmwareInstruction], one: FirmwareInstruction) -> bool:
+    """Return True if an instruction can start beside these."""
+    if len(together) >= issue.width or any(each.kind in issue.alone for each in (*together, one)):
+        return False
+    kinds = [each.kind for each in together]
+    return all(
+        sum(kind in unit.kinds for kind in kinds) < unit.per_cycle for unit in issue.units if one.kind in unit.kinds
+    )
 
 
 def core_table(platform: Platform) -> CoreTable:
