@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -156,6 +157,80 @@ def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.trunc(quotient)) if str(x.ty.dtype).startswith("float") else quotient
 
 
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+"""Relax's name of a reduction by torch's."""
+
+
+def _scattered(node: Any, importer: Any) -> relax.Expr:
+    """Convert a scatter that combines all elements that have one index with the element that is there."""
+    given = arguments_of(node)
+    reduction = given.get("reduce", "sum")
+    if reduction not in _REDUCTIONS or not given.get("include_self", True):
+        raise Refused(f"scatter_reduce by {reduction}, include_self {given.get('include_self', True)}")
+    x, index, source = (importer.env[given[name]] for name in ("self", "index", "src"))
+    if static_shape(index) != static_shape(source):
+        raise Refused(f"scatter of {list(static_shape(source))} by indices {list(static_shape(index))}")
+    return importer.block_builder.emit(
+        relax.op.scatter_elements(x, index, source, given["dim"], _REDUCTIONS[reduction])
+    )
+
+
+def _least_along(node: Any, importer: Any) -> relax.Expr:
+    """Convert the least elements along an axis, and the index of each."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x, axis, keeps = importer.env[given["self"]], given["dim"], bool(given.get("keepdim", False))
+    return emit(relax.Tuple([emit(relax.op.min(x, axis, keeps)), emit(relax.op.argmin(x, axis, keeps))]))
+
+
+def _product_along(node: Any, importer: Any) -> relax.Expr:
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x = importer.env[given["self"]]
+    if not str(x.ty.dtype).startswith("float") and str(x.ty.dtype) != "int64":
+        x = emit(relax.op.astype(x, "int64"))
+    return emit(relax.op.prod(x, [given["dim"]], bool(given.get("keepdim", False))))
+
+
+def _hypotenuse(node: Any, importer: Any) -> relax.Expr:
+    """Convert the root of a sum of squares, which do not overflow: the larger side is taken out of the root."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    sides = [emit(relax.op.abs(importer.env[given[name]])) for name in ("self", "other")]
+    dtype = str(sides[0].ty.dtype)
+    one, larger, smaller = relax.const(1, dtype), emit(relax.op.maximum(*sides)), emit(relax.op.minimum(*sides))
+    divisor = emit(relax.op.where(emit(relax.op.equal(larger, relax.const(0, dtype))), one, larger))
+    ratio = emit(relax.op.divide(smaller, divisor))
+    return emit(
+        relax.op.multiply(larger, emit(relax.op.sqrt(emit(relax.op.add(one, emit(relax.op.multiply(ratio, ratio)))))))
+    )
+
+
+def _power_of_two(node: Any, importer: Any) -> relax.Expr:
+    x = importer.env[arguments_of(node)["self"]]
+    if not str(x.ty.dtype).startswith("float"):
+        raise Refused(f"exp2 of {x.ty.dtype}; give real numbers")
+    return importer.block_builder.emit(relax.op.power(relax.const(2, x.ty.dtype), x))
+
+
+def _variance_and_mean(node: Any, importer: Any) -> relax.Expr:
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x, keeps, correction = importer.env[given["self"]], bool(given.get("keepdim", False)), given.get("correction")
+    shape = static_shape(x)
+    axes = sorted({axis % len(shape) for axis in given.get("dim") or range(len(shape))})
+    count = math.prod(shape[axis] for axis in axes)
+    freedom = count - (1 if correction is None else correction)
+    if freedom <= 0:
+        raise Refused(f"the variance of {count} elements with a correction of {count - freedom} is not a number")
+    variance = emit(relax.op.variance(x, axes, keeps))
+    scaled = emit(relax.op.multiply(variance, relax.const(count / freedom, x.ty.dtype)))
+    return emit(relax.Tuple([scaled, emit(relax.op.mean(x, axes, keeps))]))
+
+
+def _any_of_all(node: Any, importer: Any) -> relax.Expr:
+    """Convert whether any element of a tensor is not 0."""
+    x, emit = importer.env[arguments_of(node)["self"]], importer.block_builder.emit
+    is_set = x if str(x.ty.dtype) == "bool" else emit(relax.op.not_equal(x, relax.const(0, x.ty.dtype)))
+    return emit(relax.op.astype(emit(relax.op.max(emit(relax.op.astype(is_set, "int8")))), "bool"))
+
+
 """Converters for TVM's importer, by operator. TVM's own converters handle all others."""
 
 
@@ -241,6 +316,14 @@ CONVERTERS: dict[str, Converter] = {
     **{f"rsub.{kind}": _scaled(relax.op.subtract, operator.sub, is_reversed=True) for kind in ("Tensor", "Scalar")},
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,
+    "any.default": _any_of_all,
+    "exp2.default": _power_of_two,
+    "hypot.default": _hypotenuse,
+    "var_mean.correction": _variance_and_mean,
+    "min.dim": _least_along,
+    "prod.dim_int": _product_along,
+    "scatter_add.default": _scattered,
+    "scatter_reduce.two": _scattered,
     "eq.Tensor": _comparison(relax.op.equal, operator.eq, of_nan=False),
     "ne.Tensor": _comparison(relax.op.not_equal, operator.ne, of_nan=True),
     "quantize_per_tensor.default": _quantize,
