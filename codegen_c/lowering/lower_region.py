@@ -98,10 +98,12 @@ class _View:
     """A value of the region: the tensor that holds its bytes, and the shape in which operators see it.
 
     Values that reshapes connect have one tensor. `lowering/views.py` is about something else, parts of a tensor.
+    layout: storage layout of a reshaped value, whose axes are no longer the tensor's; None for the tensor's own.
     """
 
     tensor: str
     shape: tuple[int, ...]
+    layout: tuple[int, ...] | None = None
 
 
 class _Lowering:
@@ -193,7 +195,7 @@ class _Lowering:
         self.tensors[name] = replace(
             self.tensors[name], source=tensor.source, layout=tensor.layout, quantization=tensor.quantization
         )
-        self.views[var] = _View(tensor=name, shape=source.shape)
+        self.views[var] = replace(source, tensor=name)
         self.handed_over.append((tensor.name, name))
         within, copies = target.within, target.processor
         move = Move(source=tensor.name, target=name, index=len(self.steps), within=within, processor=copies)
@@ -212,7 +214,8 @@ class _Lowering:
         arguments = [self._argument(arg) for arg in call.args]
         seen = [arguments[index] for index in lowered.arguments]
         if lowered.implementation is None:
-            self.views[var] = replace(seen[0], shape=lowered.operator.output.shape)
+            layout = StorageLayout.read(composite).axes
+            self.views[var] = replace(seen[0], shape=lowered.operator.output.shape, layout=layout)
             return
         for view, wanted in zip(seen, lowered.operator.inputs, strict=True):
             self._quantize(view.tensor, wanted)
@@ -345,7 +348,7 @@ class _Lowering:
             self.tensors[name] = replace(self.tensors[name], source=expr.name)
             return name
         source = self.model_names.get(expr, expr.name)
-        layout = tensor.layout if tensor.shape == view.shape else ()
+        layout = tensor.layout if view.layout is None else view.layout
         self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
         if given:
             return self._renamed(tensor.name, given)

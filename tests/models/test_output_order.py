@@ -30,3 +30,21 @@ def test_a_padding_of_nothing_is_another_name_of_its_input(outputs: list[str], t
     assert [(port.source, port.name) for port in compiled.interface.outputs] == [(name, name) for name in outputs]
     package = tvm_ext.build(module, "host", tmp_path / "out", BuildOptions(verify=("host",)))
     assert package.report["verify"]["host"]["passed"]
+
+
+def test_an_int8_result_that_the_model_transposes_to_channels_last(tmp_path: Path) -> None:
+    """The result holds the bytes of the pool, which are stored channels last, and the model's own axes are theirs."""
+    nodes = [
+        NODE("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        NODE("MaxPool", ["a"], ["p"], kernel_shape=[1, 1], strides=[2, 2]),
+        NODE("Transpose", ["p"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    random = np.random.default_rng(4)
+    weights = {"w": random.standard_normal((4, 3, 3, 3)).astype(np.float32)}
+    model = model_of(nodes, {"x": (1, 3, 8, 8)}, ["y"], constants=weights)
+    samples = {"x": random.standard_normal((4, 1, 3, 8, 8)).astype(np.float32)}
+    options = BuildOptions(quantize="int8", verify=("host",))
+    package = tvm_ext.build(
+        tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", options, calibration=samples
+    )
+    assert package.outputs["y"].shape == (1, 4, 4, 4) and package.report["verify"]["host"]["passed"]
