@@ -84,7 +84,8 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
         return output
     if not all(is_quantized(kind) for kind in (*sources.inputs, output)):
         return NoMatch("its inputs and result are not all integers of 8 or 16 bits with a positive scale")
-    rounding, body = rounding_of(composite), [call for call in composite.calls[:-1] if call.name != "dequantize"]
+    body = [call for call in composite.calls[:-1] if call.name != "dequantize"]
+    rounding = _rounding(composite, (*sources.inputs, output))
     low, high = _clamp(body, output, rounding)
     return QuantizedChain(
         composite=composite, inputs=sources.inputs, output=output, body=tuple(body), low=low, high=high,
@@ -131,7 +132,27 @@ def is_quantized(kind: TensorType) -> bool:
 
 def rounding_of(composite: Composite) -> Rounding:
     """Return the rounding that the model's format defines."""
-    return "tflite" if QuantizedRounding.read(composite.function).meaning == "tflite" else "onnx"
+    meaning = QuantizedRounding.read(composite.function).meaning
+    known: tuple[Rounding, ...] = ("tflite", "litert")
+    return next((rounding for rounding in known if rounding == meaning), "onnx")
+
+
+# Operators that LiteRT's default kernels (XNNPACK) compute on int8. All others run on kernels that round as
+# TensorFlow Lite Micro's do: among them average pools, softmax and products of activations.
+_IN_XNNPACK = (
+    "nn.conv2d", "nn.conv2d_transpose", "matmul", "add", "subtract", "multiply", "mean", "sum", "nn.leakyrelu",
+)  # fmt: skip
+
+
+def _rounding(composite: Composite, tensors: tuple[TensorType, ...]) -> Rounding:
+    """Return the rounding of a chain. "litert" becomes "tflite" where LiteRT's default kernels do not compute it."""
+    rounding = rounding_of(composite)
+    if rounding != "litert":
+        return rounding
+    in_bytes = all(tensor.dtype == "int8" for tensor in tensors)
+    body = [call.name for call in composite.calls if call.name not in ("quantize", "dequantize")]
+    is_product = "matmul" in body and len(composite.inputs) > 1
+    return "litert" if in_bytes and not is_product and (not body or body[0] in _IN_XNNPACK) else "tflite"
 
 
 def _constant(call: Call, data: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> QuantizedConstant:
@@ -178,7 +199,7 @@ def _quantized(real: float, quantization: Quantization, otherwise: int, rounding
     if not np.isfinite(real):
         return otherwise
     steps = np.float32(real) / np.float32(quantization.scale)
-    whole = np.round(steps) if rounding == "onnx" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+    whole = np.round(steps) if rounding != "tflite" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
     return int(whole) + quantization.zero_point
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen_c.composites.chains import INTEGERS, after_anchor, chain_of, inputs_of
+from codegen_c.composites.chains import INTEGERS, after_anchor, chain_of, inputs_of, rounding_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.movement import movement_operator
 from codegen_c.composites.normalization import float_normalize
@@ -25,12 +25,10 @@ from codegen_c.operators.kinds import (
     Operator,
     Pool2d,
     Quantization,
-    Rounding,
     Softmax,
     TensorType,
     Window,
 )
-from tvm_ext.core.decisions.composites import QuantizedRounding
 
 Match = tuple[Operator, tuple[int, ...]]
 
@@ -80,7 +78,9 @@ def _conversion(composite: Composite) -> Match | None:
     quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=int(zero.reshape(-1)[0]))
     known = replace(integer, quantization=quantization)
     inputs, outputs = ((source,), (known,)) if integer is output else ((known,), (output,))
-    rounding: Rounding = "tflite" if QuantizedRounding.read(composite.function).meaning == "tflite" else "onnx"
+    rounding = rounding_of(composite)
+    if rounding == "litert" and integer.dtype != "int8":
+        rounding = "tflite"
     return Convert(inputs=inputs, outputs=outputs, quantization=quantization, rounding=rounding), (0,)
 
 

@@ -142,7 +142,7 @@ def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     if len(chain.body) == 2 and chain.body[1].name == "nn.softmax":
         return masked_softmax(chain, anchor)
     indices = [chain.parameter(value) for value in anchor.operands]
-    if len(chain.body) == 1 and chain.rounding == "tflite" and (found := _with_constant(chain, anchor)) is not None:
+    if len(chain.body) == 1 and chain.rounding != "onnx" and (found := _with_constant(chain, anchor)) is not None:
         return found
     if len(chain.body) == 1 and None in indices and not isinstance(found := affine_operator(chain, anchor), NoMatch):
         return found
@@ -160,7 +160,7 @@ def _of_two(chain: QuantizedChain, anchor: Call, inputs: tuple[TensorType, ...])
 
 
 def _with_constant(chain: QuantizedChain, anchor: Call) -> Match | None:
-    """Return an operator of an activation and a constant with one scale, with two roundings; None for others."""
+    """Return an operator of an activation and a constant with one scale, as TensorFlow Lite rounds; None for others."""
     constants = [chain.constants.get(value.var) for value in anchor.operands]
     known = [index for index, constant in enumerate(constants) if constant is not None]
     if len(known) != 1 or len(chain.inputs) != 1:
@@ -427,7 +427,7 @@ def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int)
     added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
     if added is not None and added.var in chain.constants:
         given = chain.constants[added.var]
-        if chain.rounding == "tflite" and given.data.dtype == np.int32 and _is_per_channel(given.data, channels):
+        if chain.rounding != "onnx" and given.data.dtype == np.int32 and _is_per_channel(given.data, channels):
             return np.ascontiguousarray(given.data.reshape(-1))  # TensorFlow Lite ignores the scale of a bias
         real = given.steps.reshape(-1) * given.scale.astype(np.float64)
     elif added is not None and added.array is not None:

@@ -22,7 +22,7 @@ class Quantization:
 
 
 Array = np.ndarray
-Rounding = Literal["onnx", "tflite"]
+Rounding = Literal["onnx", "tflite", "litert"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +161,8 @@ class QConv2dTranspose(QConv2d):
 class QDense(Operator):
     """Product of integers[..., C] and weight int8[K, C] of a QDQ chain; fields as in QConv2d.
 
+    rounding: "onnx" is one rounding of the exact result, "tflite" is TensorFlow Lite Micro's two, "litert" the float32
+    products of LiteRT's default kernels.
     scale_product: precision in which "tflite" rounding multiplies the scales of input and weights if all channels share
     one scale: single for fully connected layers, double for convolutions.
     """
@@ -276,7 +278,7 @@ class QSoftmax(Operator):
 class Convert(Operator):
     """Conversion of float32 to integers of 8 or 16 bits, or back, at the border of a quantized model.
 
-    rounding: of halves, to even ("onnx") or away from zero ("tflite").
+    rounding: of halves, to even ("onnx", "litert") or away from zero ("tflite").
     """
 
     quantization: Quantization

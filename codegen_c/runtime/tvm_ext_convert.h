@@ -10,6 +10,7 @@ typedef struct {
     tvm_ext_image output;
     float scale;
     bool rounds_away;
+    bool has_reciprocal; /* to integers: scale is 1 / scale, by which LiteRT's default kernels multiply */
 } tvm_ext_convert_layer;
 
 /* Returns the element nearest to x / scale, halves to even, or away from zero; NaN becomes the least element. */
@@ -18,7 +19,7 @@ TVM_EXT_INLINE int32_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, flo
     const int32_t most = layer->output.is_wide ? UINT16_MAX : UINT8_MAX;
     const int32_t least = layer->output.is_unsigned ? 0 : -(most / 2) - 1;
     const int32_t largest = least + most;
-    const float steps = x / layer->scale;
+    const float steps = layer->has_reciprocal ? x * layer->scale : x / layer->scale;
     const float value = (layer->rounds_away ? roundf(steps) : rintf(steps)) + (float)layer->output.zero_point;
     const float raised = value > (float)least ? value : (float)least;
     return (int32_t)(raised < (float)largest ? raised : (float)largest);

@@ -4,6 +4,7 @@
 
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_litert.h"
 #include "tvm_ext_requantize_tflite.h"
 
 /* Constants of a function of two elements. Factors are multiplier / 2^shift.
@@ -15,6 +16,8 @@ typedef struct {
     bool is_difference;
     bool is_wide; /* products need more than 32 bits; they are rounded once */
     bool rounds_twice;
+    bool rounds_up; /* a sum that is rounded once: halves up, otherwise to even */
+    bool in_floats; /* the multiplier of a product is the bits of a float32 factor, as in LiteRT */
     int32_t bits; /* fractional bits of a sum that is rounded twice, in units of twice the larger input scale */
     int32_t first_zero_point;
     int32_t second_zero_point;
@@ -52,7 +55,9 @@ TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int3
     const int64_t second =
         function->is_difference ? -(int64_t)function->second_multiplier : function->second_multiplier;
     const int64_t start = -((function->first_zero_point * first) + (function->second_zero_point * second));
-    return tvm_ext_round_shift((a * first) + (b * second) + start, function->shift);
+    const int64_t total = (a * first) + (b * second) + start;
+    return function->rounds_up ? tvm_ext_round_shift_up(total, function->shift)
+                               : tvm_ext_round_shift(total, function->shift);
 }
 
 /* Returns an element of the output. */
@@ -64,8 +69,9 @@ TVM_EXT_INLINE int32_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, 
         value = tvm_ext_round_shift(product * function->multiplier, function->shift);
     } else if (function->is_product) {
         const int32_t product = (a - function->first_zero_point) * (b - function->second_zero_point);
-        value = function->rounds_twice ? tvm_ext_requantize_tflite(product, function->multiplier, function->shift)
-                                       : tvm_ext_requantize(product, function->multiplier, function->shift);
+        value = function->in_floats      ? tvm_ext_requantize_litert(product, function->multiplier, function->shift)
+                : function->rounds_twice ? tvm_ext_requantize_tflite(product, function->multiplier, function->shift)
+                                         : tvm_ext_requantize(product, function->multiplier, function->shift);
     } else {
         value = tvm_ext_qbinary_sum(function, a, b);
     }

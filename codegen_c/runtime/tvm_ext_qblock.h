@@ -7,6 +7,7 @@
 
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_litert.h"
 #include "tvm_ext_requantize_tflite.h"
 
 #define TVM_EXT_QBLOCK 4
@@ -28,6 +29,7 @@
 typedef struct {
     bool is_wide;         /* sums and biases have 64 bits, otherwise 32 */
     bool rounds_twice;    /* as in TensorFlow Lite with 32-bit sums; otherwise once */
+    bool in_floats;       /* as in LiteRT; multipliers are the bits of float32 factors */
     bool rounds_up;       /* once, halves up, as in TensorFlow Lite with 64-bit sums; otherwise halves to even */
     bool by_high_product; /* shifts are of high products, by one less; the generator has proved that it rounds the same
                            */
@@ -68,6 +70,8 @@ TVM_EXT_INLINE int32_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int64_t su
         value = tvm_ext_rescaled_by_high_product(layer, (int32_t)sum, multiplier, shift);
     } else if (layer->rounds_twice) {
         value = tvm_ext_requantize_tflite((int32_t)sum, multiplier, shift);
+    } else if (layer->in_floats) {
+        value = tvm_ext_requantize_litert((int32_t)sum, multiplier, shift);
     } else if (layer->rounds_up) {
         value = tvm_ext_round_shift_up(sum * multiplier, shift);
     } else {

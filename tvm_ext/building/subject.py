@@ -165,7 +165,7 @@ def make_subject(
     if options.quantize != "none" and verifies:
         if calibration is not None and not isinstance(calibration, str | PathLike | Mapping):
             calibration = list(calibration)  # an iterator could be read only once, but it is read here and to quantize
-        loaded = load(mod)
+        loaded = load(mod, rounding=options.rounding)
         data = calibration_of(loaded, platform, options, calibration)
         assert data is not None, "the options ask for it"
         with stage(progress, "comparing the float model with its own runtime"):

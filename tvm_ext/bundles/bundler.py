@@ -157,6 +157,7 @@ def _loaded(file: BundleFile, model: BundledModel, limits: Limits | None) -> tvm
         module = load(
             path, shapes=model.shapes, limits=limits, states=model.states,
             initial=read_arrays(initial) if initial else None, bind=model.bind, signature=model.signature,
+            rounding=model.build_options(()).rounding,
         )  # fmt: skip
         return with_linked_inputs(module, file, model)
 

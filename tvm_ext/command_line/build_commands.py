@@ -116,6 +116,7 @@ def compile_command(
                     asked.model, shapes=found["shapes"], limits=Limits().changed(limit or []), states=found["states"],
                     initial=read_arrays(found["initial"]) if found["initial"] else None, bind=found["bind"],
                     signature=found["signature"],
+                    rounding=asked.options.rounding,
                 )  # fmt: skip
             package = tvm_ext.build(
                 module, asked.platform, asked.output, asked.options, calibration=found["calibration"],
@@ -239,7 +240,12 @@ def estimate_command(
         with waiting(f"Estimating {model.name}"):
             import_tvm_for(model)
             module = tvm_ext.load(
-                model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound, signature=signature
+                model,
+                shapes=shapes,
+                limits=Limits().changed(limit or []),
+                bind=bound,
+                signature=signature,
+                rounding=chosen.rounding,
             )
             found = tvm_ext.estimate(module, board, chosen, calibration=calibration)
         if as_json:

@@ -100,7 +100,7 @@ def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     With `options.flash` no kernel pre-transforms its weights to a larger form.
     """
     options = options if options.flash is None else replace(options, least_flash=True)
-    loaded = load(mod)
+    loaded = load(mod, rounding=options.rounding)
     loaded, options = in_scopes(loaded, platform, options)
     forms = forms_of(loaded, platform, options, None)
 
@@ -146,7 +146,7 @@ def compiler_of(
     The model is quantized once, and the searches for the last measurements are kept: `--tune` calls the compiler first
     without measurements and then with them. Raises as `compile_model`, and so does the compiler.
     """
-    loaded = load(mod)
+    loaded = load(mod, rounding=options.rounding)
     loaded, options = in_scopes(loaded, platform, options)
     data = calibration_of(loaded, platform, options, calibration)
 

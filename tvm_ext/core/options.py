@@ -61,6 +61,8 @@ Weights = Literal["int8", "mixed", "int4"]
 Activations = Literal["int8", "mixed", "int16"]
 IoType = Literal["int8", "float32"]
 Memories = Literal["all", "default"]
+Rounding = Literal["model", "tflm", "litert", "once"]
+"""How integers of a quantized model are rounded; `model` is what its format means."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,9 @@ class BuildOptions:
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
     place_port: input or output -> memory of the platform that it lies in, under the model's own name; others lie in the
         default memory. `auto` takes the memory in which the run is predicted to take the least time.
+    rounding: how results of a quantized .tflite file are rounded: `tflm` gives the bytes of TensorFlow Lite Micro,
+        `litert` those of LiteRT's default interpreter, `once` rounds every result once, which is fastest. `model` is
+        `tflm` for .tflite files and `once` for others. `load` takes the same argument.
     keep: tensors over whose bytes nothing else is ever put: names, patterns with `*`, `?` or `[...]`, or `all`. An
         input may be filled, an output read while the model runs; values inside stay readable after a run, where the
         header says.
@@ -232,6 +237,13 @@ class BuildOptions:
             help="With --quantize: 16-bit activations where 8 bits miss --min-snr, or wherever kernels support them.",
         ),
     ] = "int8"
+    rounding: Annotated[
+        Rounding,
+        Option(
+            group="Quantization",
+            help="Bytes of a quantized .tflite file: TensorFlow Lite Micro's, LiteRT's, or one rounding, the fastest.",
+        ),
+    ] = "model"
     weights: Annotated[
         Weights,
         Option(

@@ -92,7 +92,7 @@ def estimate(
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     refuse_tune(options, "an estimate")
     check_processors(platform)
-    mod = load(source, shapes=shapes, example_inputs=example_inputs)
+    mod = load(source, shapes=shapes, example_inputs=example_inputs, rounding=options.rounding)
     data = calibration_by_examples(mod, options, calibration, example_inputs)
     return estimate_of(compile_model(mod, platform, options, data)[1])
 

@@ -30,6 +30,7 @@ from tvm_ext.core.files.read_file import address_of, check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.names import hides_header, is_device
+from tvm_ext.core.options import Rounding
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.frontends.in_memory import file_in_memory
@@ -43,8 +44,7 @@ __all__ = ["Limits", "ModelNotice", "load"]
 Shapes = Mapping[str, Sequence[int]]
 
 Reader = Callable[..., Loaded]
-"""Loads a path with shapes and limits. The reader of .onnx files also takes values of inputs, that of
-.tflite files the name of a signature."""
+"""Loads a path with shapes and limits. .onnx files also take values of inputs, .tflite files signature and rounding."""
 
 _READERS = {
     ".onnx": ("onnx", "tvm_ext.frontends.onnx.load_onnx", "load_onnx"),
@@ -70,6 +70,7 @@ def load(
     initial: Initial | None = None,
     bind: Mapping[str, ArrayLike] | None = None,
     signature: str | None = None,
+    rounding: Rounding = "model",
 ) -> tvm.IRModule:
     """Return a module whose `main` is a pure dataflow block with constant weights and static shapes.
 
@@ -86,6 +87,7 @@ def load(
     bind: values of inputs of an .onnx file that only select. They become constants, only the selected branches remain,
     and they are no longer inputs. A single number fills an input.
     signature: name of the signature of a .tflite file that is compiled, for files with several.
+    rounding: of the results of a quantized .tflite file, as the option of the same name.
 
     Variables have the names of the model's tensors, and the span of each call names the model's node. The module has
     a `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
@@ -103,6 +105,7 @@ def load(
         if example_inputs is not None:
             raise BadOptions("example_inputs: a torch.nn.Module is exported with them; an IRModule needs none.")
         known = limits or LoadLimits.read(source).limits
+        check_rounding(source, rounding)
         loaded = with_states(load_relax(source, shapes, known), states or {}, initial)
         _refuse_bindings(bind, "a Relax module")
         _refuse_signature(signature, "a Relax module")
@@ -112,7 +115,7 @@ def load(
         try:
             return load(
                 file.path, shapes=shapes, limits=limits, states=states, initial=initial, bind=bind,
-                signature=signature,
+                signature=signature, rounding=rounding,
             )  # fmt: skip
         except (BadModel, UnsupportedModel, BadOptions) as error:
             raise type(error)(str(error).replace(str(file.path), file.said)) from None
@@ -125,10 +128,34 @@ def load(
         _refuse_bindings(bind, str(path))
     if source_format != "tflite":
         _refuse_signature(signature, str(path))
-    extra = bind if source_format == "onnx" else signature
-    read = reader(path, shapes, chosen, extra) if extra else reader(path, shapes, chosen)
+        _refuse_rounding(rounding, f"{path} is no .tflite file")
+    own: dict[str, list[object]] = {
+        "onnx": [bind] if bind else [],
+        "tflite": [signature or "", "tflm" if rounding == "model" else rounding],
+    }
+    read = reader(path, shapes, chosen, *own.get(source_format, []))
     loaded = with_states(with_distinct_outputs(read), states, initial)
     return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
+
+
+def check_rounding(mod: tvm.IRModule, rounding: Rounding) -> None:
+    """Raise BadOptions for another rounding than that of a loaded module, whose operators are already written in it."""
+    origin = ModelOrigin.read(mod)
+    if not origin.is_known or origin.source_format != "tflite":
+        _refuse_rounding(rounding, "this module comes from no .tflite file")
+    elif rounding not in ("model", origin.option):
+        raise BadOptions(
+            f"rounding: {origin.path or 'this module'} was loaded with the rounding {origin.option!r}, and the build "
+            f"asks for {rounding!r}; load the file with rounding={rounding!r}."
+        )
+
+
+def _refuse_rounding(rounding: Rounding, why: str) -> None:
+    if rounding not in ("model", "once"):
+        raise BadOptions(
+            f"rounding: {rounding!r} is that of a runtime of .tflite files, and {why}; its results are rounded once. "
+            "Remove the option."
+        )
 
 
 def _refuse_bindings(bind: Mapping[str, ArrayLike] | None, source: str) -> None:

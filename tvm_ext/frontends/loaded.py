@@ -18,7 +18,7 @@ class Loaded:
     """A module whose `main` is a pure, static dataflow block, with the model's names of its inputs and outputs.
 
     sha256: of everything the model was read from. rounding: the format's semantics of quantized arithmetic, a single
-    rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
+    rounding of an exact result (`onnx`), or that of TensorFlow Lite Micro (`tflite`) or of LiteRT (`litert`).
     input_demands: the range that operators of the file demand of inputs, as least and largest value.
     nodes: operators of the file, in order; empty where the module's own calls are the only operators.
     bound: inputs of the file whose values are fixed, and which are no longer inputs.
@@ -35,7 +35,7 @@ class Loaded:
     sha256: str
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
-    rounding: Literal["onnx", "tflite"] = "onnx"
+    rounding: Literal["onnx", "tflite", "litert"] = "onnx"
     input_demands: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, "tuple[float, float]"])
     nodes: tuple[ModelNode, ...] = ()
     bound: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])

@@ -112,6 +112,7 @@ def make_report(
             "format": origin.source_format,
             **({"signature": origin.signature} if origin.signature else {}),
             "rounding": compiled.interface.rounding,
+            "quantized_rounding": origin.option if compiled.is_quantized else None,
         },
         "platform": platform.name,
         "machine": machine_of(platform),

@@ -15,7 +15,7 @@ import tvm
 from tvm_ext.building.build import build
 from tvm_ext.core.errors import OutOfMemory, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
-from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.options import BuildOptions, Rounding
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.fork_server import seconds_of_forks
 from tvm_ext.core.processes.system import processor_seconds
@@ -54,7 +54,7 @@ def _seconds() -> float:
 
 def _figures(asked: Mapping[str, Any], model: bytes, calibration: bytes, folder: Path) -> dict[str, Any]:
     platform, options = Platform.from_json(asked["platform"]), BuildOptions.from_json(asked["options"])
-    module = _module(asked["name"], asked["suffix"], json.dumps(asked["shapes"]), model)
+    module = _module(asked["name"], asked["suffix"], json.dumps(asked["shapes"]), model, options.rounding)
     samples = folder / "calibration.npz" if calibration else None
     if samples:
         samples.write_bytes(calibration)
@@ -85,7 +85,7 @@ def _measured(
 
 
 @lru_cache(maxsize=2)
-def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
+def _module(name: str, suffix: str, shapes: str, model: bytes, rounding: Rounding) -> tvm.IRModule:
     """Load a model. The cache helps because a process often gets successive jobs for the same model."""
     wanted: Mapping[str, Sequence[int]] | None = json.loads(shapes)
     if suffix == MODULE:
@@ -94,6 +94,6 @@ def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
         path = Path(folder) / f"{name}{suffix}"
         path.write_bytes(model)
         try:
-            return load(path, shapes=wanted)
+            return load(path, shapes=wanted, rounding=rounding)
         except TvmExtError as error:  # the temporary folder is removed, so that the message is reproducible
             raise type(error)(str(error).replace(f"{folder}/", "")) from None

@@ -26,6 +26,7 @@ from codegen_c.program.program import drivers_of
 from codegen_c.program.steps import DriverWait, KernelCall, Step, calls, writes
 from codegen_c.program.tensors import Tensor
 from tvm_ext.building.subject import Expected, Subject
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.execution.instrumented import InstrumentedModel
 from tvm_ext.execution.runner import Runner
@@ -44,7 +45,7 @@ from tvm_ext.verification.judge_floats import (
     tolerances,
     weak_outputs,
 )
-from tvm_ext.verification.reference_runtimes.ask import ask_modes, evaluate
+from tvm_ext.verification.reference_runtimes.ask import LITERT_DEFAULT, ask_modes, evaluate
 from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify import (
     BOARD_TOLERANCE,
@@ -341,6 +342,11 @@ def _against_reference(
     if compiled.is_quantized:
         found = compare(outputs, wanted_outputs, tolerance=np.inf, judge_integers=False)
         problems = [] if found.passed else [Problem(text=f"{where}: outputs differ from {reported.runtime} in shape")]
+        if not problems and found.differing and _needs_equal_bytes(subject, reported):
+            text = (
+                f"{where}: {found.differing} elements of outputs differ from {reported.runtime}, which has every byte"
+            )
+            problems = [Problem(text=f"{text} the same for the operators of this model")]
         return {**found.to_json(), **reported.to_json()}, problems
     if expected.evaluation is None:
         found = compare(outputs, wanted_outputs, tolerance=tolerance_of(compiled.program))
@@ -373,6 +379,27 @@ def _against_reference(
     found = compare(outputs, wanted_outputs, tolerance=np.inf, judge_integers=False).to_json()
     table = _float64_table([verdict for verdict, _ in verdicts.values()], known)
     return {**found, "passed": not problems, **reported.to_json(), "float64": table}, problems
+
+
+_EXACT_IN_LITERT = frozenset(
+    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV ADD SUB MUL MEAN SUM AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
+    "LOGISTIC TANH LEAKY_RELU RELU RELU6 QUANTIZE DEQUANTIZE RESHAPE PAD TRANSPOSE SPLIT SLICE STRIDED_SLICE SQUEEZE "
+    "EXPAND_DIMS CONCATENATION RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR HARD_SWISH PACK UNPACK MAXIMUM MINIMUM".split()
+)
+"""Operators on int8 whose bytes in the rounding `litert` are those of LiteRT's default kernels."""
+
+
+def _needs_equal_bytes(subject: Subject, reported: ReferenceResult) -> bool:
+    """Return True if LiteRT's default kernels ran, and every operator of the model has the same bytes as theirs."""
+    if reported.runtime != LITERT_DEFAULT.name:
+        return False
+    interface = subject.compiled.interface
+    in_bytes = all(port.dtype in ("int8", "float32") for port in (*interface.inputs, *interface.outputs))
+    nodes = ModelOrigin.read(subject.mod).nodes
+    ends = ("QUANTIZE", "DEQUANTIZE")
+    return in_bytes and all(
+        node.operator in _EXACT_IN_LITERT and (node.on_integers or node.operator in ends) for node in nodes
+    )
 
 
 def _judged_output(

@@ -104,7 +104,8 @@ def wide(operator: QConv2d) -> Products | None:
 
 def requantize(operator: QConv2d) -> Requantize:
     """Return the exact requantization, from which each target derives its own."""
-    return requantize_sums(operator, wide(operator))
+    exact = requantize_sums(operator, wide(operator))
+    return exact if exact.rounding != "litert" else exact.proved(*bounds(operator))
 
 
 def rescaling(operator: QConv2d) -> Requantize:

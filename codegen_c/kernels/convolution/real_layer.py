@@ -195,9 +195,8 @@ def _result(operator: RealLayer) -> list[str]:
     """Return the definition of `$_result`, the quantization of the result for tvm_ext_convert.h."""
     kinds = {"input": TensorType(shape=operator.output.shape, dtype="float32"), "output": operator.output}
     images = {name: image(one_image(kind)) for name, kind in kinds.items()}
-    scale = float_literal(quantization(operator.output).scale)
-    rounds = {"rounds_away": True} if operator.rounding == "tflite" else {}
-    first, *lines = structure(CONVERT, "$_result", {**images, "scale": scale, **rounds})
+    scale = convert_quantized.scale_members(_quantize(operator))
+    first, *lines = structure(CONVERT, "$_result", {**images, **scale})
     return [f"static {first}", *lines]
 
 

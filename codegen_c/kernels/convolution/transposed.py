@@ -173,11 +173,16 @@ def qconv2d_transpose_reference(operator: QConv2dTranspose, inputs: list[np.ndar
     centred = inputs[0].astype(np.int64) - quantization(operator.inputs[0]).zero_point
     for r, s, where, x in spread(centred, operator.window, operator.output.shape[1:3]):
         total[where] += np.einsum("nhwc,kc->nhwk", x, operator.weight[:, r, s].astype(np.int64))
-    return [qconv2d.requantize_sums(operator, _wide(operator)).run(total + operator.bias)]
+    return [_requantize(operator).run(total + operator.bias)]
+
+
+def _requantize(operator: QConv2dTranspose) -> Requantize:
+    exact = qconv2d.requantize_sums(operator, _wide(operator))
+    return exact if exact.rounding != "litert" else exact.proved(*_products(operator).range())
 
 
 def qconv2d_transpose_implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) -> Implementation:
-    finish, sums = qconv2d.requantize_sums(operator, _wide(operator)), _products(operator)
+    finish, sums = _requantize(operator), _products(operator)
     macs = operator.inputs[0].num_elements * operator.weight[..., 0].size
     has_offsets = operator.weight.dtype == NINE_BITS
     weight, offsets = split_weights(operator.weight) if has_offsets else (operator.weight, None)

@@ -104,10 +104,11 @@ def wide(operator: QDense) -> Products | None:
 
 def requantize(operator: QDense) -> Requantize:
     sums = wide(operator)
-    return Requantize.of(
+    exact = Requantize.of(
         layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
         rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
     )  # fmt: skip
+    return exact if exact.rounding != "litert" else exact.proved(*bounds(operator))
 
 
 def rescaling(operator: QDense) -> Requantize:
@@ -123,7 +124,7 @@ def layer_factors(operator: QDense) -> np.ndarray:
     TensorFlow Lite multiplies the two scales of a fully connected layer in single precision if all channels share them.
     """
     scale = operator.weight_scale
-    if operator.rounding == "onnx" or operator.scale_product == "double" or np.unique(scale).size > 1:
+    if operator.rounding != "tflite" or operator.scale_product == "double" or np.unique(scale).size > 1:
         return channel_factors(operator)
     products = np.float32(scale_of(operator.inputs[0])) * scale
     return products.astype(np.float64) / scale_of(operator.output)

@@ -1,8 +1,8 @@
 """Kernels that convert float32 to int8 or uint8 and back, by one scale and zero point for the whole tensor.
 
-To integers: x / scale rounded half to even, or in rounding "tflite" half away from zero, plus the zero point, clamped;
-NaN becomes the least integer. To floats: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row by
-row.
+To integers: x / scale rounded half to even, or in rounding "tflite" half away from zero, or in rounding "litert" x
+times the float32 number 1 / scale, half to even; plus the zero point, clamped; NaN becomes the least integer. To
+floats: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row by row.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def reference(operator: Convert, inputs: list[np.ndarray]) -> list[np.ndarray]:
         return [(inputs[0].astype(np.int32) - zero).astype(np.float32) * scale]
     limits = np.iinfo(operator.output.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        steps = inputs[0] / scale
-        whole = np.rint(steps) if operator.rounding == "onnx" else _rounded_away(steps)
+        steps = inputs[0] * (np.float32(1) / scale) if operator.rounding == "litert" else inputs[0] / scale
+        whole = _rounded_away(steps) if operator.rounding == "tflite" else np.rint(steps)
         value = whole + np.float32(zero)
     raised = np.where(value > limits.min, value, np.float32(limits.min))
     return [np.where(raised < limits.max, raised, np.float32(limits.max)).astype(operator.output.dtype)]
@@ -72,13 +72,18 @@ def _shapes(operator: Convert) -> str:
         source = replace(source, quantization=operator.quantization)
     else:
         output = replace(output, quantization=operator.quantization)
-    scale = float_literal(operator.quantization.scale)
-    members: dict[str, Value] = {"input": image(source), "output": image(output), "scale": scale}
-    return shapes(LAYER, members | ({"rounds_away": True} if _rounds_away(operator) else {}))
+    images: dict[str, Value] = {"input": image(source), "output": image(output)}
+    return shapes(LAYER, images | scale_members(operator))
 
 
-def _rounds_away(operator: Convert) -> bool:
-    return operator.rounding == "tflite" and operator.output.dtype != "float32"
+def scale_members(operator: Convert) -> dict[str, Value]:
+    """Return the members of a `tvm_ext_convert_layer` that say how its numbers are scaled."""
+    scale = operator.quantization.scale
+    if operator.output.dtype != "float32" and operator.rounding == "litert":
+        return {"scale": float_literal(float(np.float32(1) / np.float32(scale))), "has_reciprocal": True}
+    rounds_away = operator.rounding == "tflite" and operator.output.dtype != "float32"
+    members: dict[str, Value] = {"scale": float_literal(scale)}
+    return members | ({"rounds_away": True} if rounds_away else {})
 
 
 def _body(operator: Convert, stored: StoredRows, *, by_rows: bool) -> str:

@@ -25,12 +25,14 @@ from codegen_c.kernels.shared.requantize import (
     factor_members,
     fixed_point,
     largest_distance,
+    litert_factor,
     quantization,
     quantized_bytes,
     results_fit,
     round_shift,
     scale_of,
 )
+from codegen_c.kernels.shared.requantize_litert import sum_factors
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, offset, row_by_row, slot
 from codegen_c.operators.kinds import QBinary, TensorType
 from tvm_ext.core.row_access import RowAccess
@@ -39,14 +41,17 @@ from tvm_ext.core.row_access import RowAccess
 #
 # int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]; 16-bit elements use the same loops. Products are exact
 # in int32, then rounded either way. Sums and differences share one shift in rounding "onnx", so that they are rounded
-# once; in "tflite" both inputs are scaled to 2^-20 of twice the larger scale (2^-15 for 16 bits), added there, and
-# scaled to the output.
+# once; "litert" has the same with XNNPACK's factors of 21 bits, halves up; in "tflite" both inputs are scaled to 2^-20
+# of twice the larger scale (2^-15 for 16 bits), added there, and scaled to the output.
 
 LAYER = "tvm_ext_qbinary_layer"
-INCLUDES = ("tvm_ext_qbinary.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
+INCLUDES = (
+    "tvm_ext_qbinary.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_litert.h",
+    "tvm_ext_requantize_tflite.h",
+)  # fmt: skip
 # Modelled instructions of an element including the innermost loop, in the disassembly for a Cortex-M4, by rounding.
-PRODUCT_INSTRUCTIONS = {"onnx": 18, "tflite": 23}
-SUM_INSTRUCTIONS = {"onnx": 22, "tflite": 39}
+PRODUCT_INSTRUCTIONS = {"onnx": 18, "tflite": 23, "litert": 21}
+SUM_INSTRUCTIONS = {"onnx": 22, "tflite": 39, "litert": 20}
 # Fractional bits of TensorFlow Lite's sum, in units of twice the larger input scale, by bytes of the output.
 TFLITE_SHIFTS = {1: 20, 2: 15}
 
@@ -61,7 +66,9 @@ def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
         value = _tflite_sum(operator, a - zero_a, b - zero_b)
     else:
         factor_a, factor_b, shift = common_shift(operator)
-        value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
+        total = (a - zero_a) * factor_a + (b - zero_b) * factor_b
+        is_up = operator.rounding == "litert"
+        value = (total + (1 << (shift - 1))) >> shift if is_up else round_shift(total, shift)
     clamped = np.clip(value + quantization(operator.output).zero_point, operator.low, operator.high)
     return [np.asarray(clamped).astype(operator.output.dtype)]
 
@@ -81,7 +88,7 @@ def results_in_range(operator: QBinary, target: Target) -> bool:
     """no result may reach 2^30 steps of the output before it is clamped, nor a product in rounding "tflite" 2^31"""
     if operator.function == "multiply":
         largest = np.array(_largest_product(operator))
-        fits = operator.rounding == "onnx" or _largest_product(operator) < 1 << 31
+        fits = operator.rounding != "tflite" or _largest_product(operator) < 1 << 31
         return fits and results_fit(-largest, largest, _product_factor(operator))
     largest = np.array(sum(largest_distance(tensor) for tensor in operator.inputs))
     return results_fit(-largest, largest, np.array(_scale_ratios(operator)))
@@ -101,14 +108,18 @@ def _scale_ratios(operator: QBinary) -> list[float]:
 def _product_factor(operator: QBinary) -> np.ndarray:
     """Return the output steps of one unit of the product, float64[1]."""
     a, b = operator.inputs
+    if operator.rounding == "litert":
+        return litert_factor(scale_of(a), scale_of(b), scale_of(operator.output))
     return np.array([scale_of(a) * scale_of(b) / scale_of(operator.output)])
 
 
 def product(operator: QBinary) -> Requantize:
-    return Requantize.of(
+    largest = _largest_product(operator)
+    exact = Requantize.of(
         _product_factor(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding, largest=_largest_product(operator),
+        rounding=operator.rounding, largest=largest,
     )  # fmt: skip
+    return exact.proved(np.array([-largest]), np.array([largest]))
 
 
 def tflite_shift(operator: QBinary) -> int:
@@ -134,11 +145,22 @@ def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def common_shift(operator: QBinary) -> tuple[int, int, int]:
-    """Return (factor of a, factor of b, shift): the larger factor has 31 bits, and both have the same shift."""
+    """Return (factor of a, factor of b, shift): the larger factor has 31 bits, and both have the same shift.
+
+    XNNPACK's has 21 bits (`xnn_init_qs8_add_minmax_scalar_params`); LiteRT's default kernels add and subtract so.
+    """
+    if operator.rounding == "litert":
+        return _litert_sum(operator)
     ratios = _scale_ratios(operator)
     mantissa, shift = fixed_point(max(ratios))
     shift = shift if mantissa else MAX_SHIFT
     factor_a, factor_b = (round(ratio * 2.0**shift) for ratio in ratios)
+    return factor_a, -factor_b if operator.function == "subtract" else factor_b, shift
+
+
+def _litert_sum(operator: QBinary) -> tuple[int, int, int]:
+    """Return XNNPACK's (factor of a, factor of b, shift) of a sum."""
+    factor_a, factor_b, shift = sum_factors(*(scale_of(t) for t in (*operator.inputs, operator.output)))
     return factor_a, -factor_b if operator.function == "subtract" else factor_b, shift
 
 
@@ -188,6 +210,7 @@ def element_members(operator: QBinary) -> dict[str, Value]:
     if operator.function == "multiply":
         finish = product(operator)
         members |= {"is_wide": True} if _largest_product(operator) >= 1 << 31 else {}
+        members |= {"in_floats": True} if finish.rounding == "litert" else {}
         members |= factor_members(int(finish.mantissa[0]), int(finish.shift[0]))
     elif operator.rounding == "tflite":
         to_common, from_second, to_output = tflite_factors(operator)
@@ -197,6 +220,7 @@ def element_members(operator: QBinary) -> dict[str, Value]:
         factor, other, shift = common_shift(operator)
         reals = " and ".join(f"{multiplier / 2.0**shift:.6g}" for multiplier in (factor, abs(other)))
         members |= {
+            **({"rounds_up": True} if operator.rounding == "litert" else {}),
             "first_multiplier": factor, "second_multiplier": abs(other), "shift": f"{shift} /* factors {reals} */",
         }  # fmt: skip
     zero_point = quantization(operator.output).zero_point

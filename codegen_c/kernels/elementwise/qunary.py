@@ -171,7 +171,9 @@ def tflite_table(operator: QUnary) -> Array:
     source, output = operator.inputs[0], operator.output
     steps = np.arange(256, dtype=np.uint8).view(source.dtype).astype(np.int64) - quantization(source).zero_point
     factors, found = linear_factors(operator), fixed_point_function(operator)
-    if found is not None:
+    if operator.rounding == "litert" and factors is not None:
+        result = _litert_linear(steps, factors)
+    elif found is not None:
         result = found(steps)
     elif factors is None:
         element = steps.astype(np.float32) * np.float32(scale_of(source))
@@ -184,11 +186,20 @@ def tflite_table(operator: QUnary) -> Array:
     return np.clip(result + quantization(output).zero_point, limits.min, limits.max).astype(output.dtype)
 
 
+def _litert_linear(steps: Array, factors: tuple[float, float]) -> Array:
+    """Return steps times the factor of their side of zero, with XNNPACK's factors of 8 fractional bits, halves up.
+
+    `xnn_init_qs8_lrelu_scalar_params` and `xnn_init_qs8_cvt_scalar_params`.
+    """
+    above, below = (int(np.rint(np.float32(-256) * np.float32(factor))) for factor in factors)
+    return (-steps * np.where(steps > 0, above, below) + 128) >> 8
+
+
 # Any function of one quantized tensor, element by element: a table of 256 results computed at compile time.
 #
 # int8 or uint8[...] -> int8 or uint8[...]. A result is the float32 function of the dequantized element, divided by the
 # output scale, rounded "onnx" (halves to even) and clamped to the type; NaN becomes the least integer. `tflite_table`
-# defines rounding "tflite".
+# defines rounding "tflite" and "litert".
 
 LAYER = "tvm_ext_qunary_layer"
 ELEMENT_INSTRUCTIONS = 4
@@ -214,7 +225,7 @@ def steps_fit(operator: QUnary, target: Target) -> bool:
 
 def table(operator: QUnary) -> np.ndarray:
     """Return the results by the input's bit pattern (0 to 255), [256] of the output's type."""
-    if operator.rounding == "tflite":
+    if operator.rounding != "onnx":
         return tflite_table(operator)
     source, output = operator.inputs[0], operator.output
     patterns = np.arange(256, dtype=np.uint8).view(source.dtype).astype(np.int32)

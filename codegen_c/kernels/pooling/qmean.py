@@ -6,7 +6,7 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, loop
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.pooling.qpool2d import mean_requantize
+from codegen_c.kernels.pooling.qpool2d import litert_mean_factor, mean_requantize
 from codegen_c.kernels.shared.bit_widths import quantized_words, wide_kernel
 from codegen_c.kernels.shared.requantize import (
     Requantize,
@@ -44,15 +44,18 @@ def num_added(operator: QMean) -> int:
 
 def _factors(operator: QMean) -> np.ndarray:
     count = num_added(operator) if operator.divide else 1
+    if operator.rounding == "litert":
+        return litert_mean_factor(operator, count)
     return np.array([scale_of(operator.inputs[0]) / (scale_of(operator.output) * count)])
 
 
 def finish(operator: QMean) -> Requantize:
     if operator.rounding == "tflite" and operator.divide:
         return mean_requantize(operator, num_added(operator), low=operator.low, high=operator.high)
+    largest = np.array([largest_distance(operator.inputs[0]) * num_added(operator)])
     return Requantize.of(
         _factors(operator), output=operator.output, low=operator.low, high=operator.high, rounding=operator.rounding
-    )
+    ).proved(-largest, largest)
 
 
 def implement(operator: QMean, target: Target, stored: StoredRows) -> Implementation:

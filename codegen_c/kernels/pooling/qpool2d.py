@@ -80,7 +80,21 @@ def average(operator: QPool2d) -> Requantize:
     if operator.rounding == "tflite":
         count = operator.window.kernel[0] * operator.window.kernel[1]
         return mean_requantize(operator, count, low=operator.low, high=operator.high)
+    if operator.rounding == "litert":
+        count = operator.window.kernel[0] * operator.window.kernel[1]
+        largest = np.array([largest_distance(operator.inputs[0]) * count])
+        exact = Requantize.of(
+            litert_mean_factor(operator, count), output=operator.output, low=operator.low, high=operator.high,
+            rounding="litert",
+        )  # fmt: skip
+        return exact.proved(-largest, largest)
     return Requantize.of(factors(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def litert_mean_factor(operator: Operator, count: int) -> np.ndarray:
+    """Return the output steps of one unit of a sum of `count` elements, as LiteRT's default kernels compute them."""
+    ratio = np.float32(scale_of(operator.inputs[0])) / np.float32(scale_of(operator.output))
+    return np.array([ratio * (np.float32(1) / np.float32(count))], np.float64)
 
 
 def mean_requantize(operator: Operator, count: int, *, low: int, high: int) -> Requantize:

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
+from codegen_c.kernels.shared.requantize_litert import MOST_SHIFT, between
 from codegen_c.operators.kinds import Array
 
 # Requantization by high products, for processors whose 64-bit shifts take several instructions.
@@ -32,7 +33,7 @@ def by_high_products(exact: Requantize, low: Array, high: Array) -> Requantize:
 
     low, high: bounds of the sums, int64, one pair for each factor (or one for all).
     """
-    if exact.rounding == "tflite_wide":
+    if exact.rounding in ("tflite_wide", "litert"):
         return exact
     largest = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     largest = np.broadcast_to(largest.max() if exact.is_uniform else largest, exact.mantissa.shape)
@@ -91,7 +92,7 @@ class HighWords:
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
         """Return the requantization of sums from low to high, int64, one each or one per channel."""
-        if requantize.rounding == "tflite":
+        if requantize.rounding != "onnx":
             return cls(requantize=requantize, left_shift=0, halves_even=False)
         mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
         least = int(shift[mantissa > 0].min(initial=LEAST_SHIFT))
@@ -101,7 +102,12 @@ class HighWords:
         return cls(requantize=requantize, left_shift=max(0, LEAST_SHIFT - least), halves_even=bool(ties.any()))
 
     def fits(self, low: Array, high: Array) -> bool:
-        """Return True if sums from low to high can be scaled up; with two roundings, no factor may need this."""
+        """Return True if sums from low to high can be scaled up; with two roundings, no factor may need this.
+
+        False for products in float32, which have no high words.
+        """
+        if self.requantize.rounding == "litert":
+            return False
         if self.is_twice and (self.requantize.shift[self.requantize.mantissa > 0] < DOUBLED_BITS).any():
             return False
         largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
@@ -109,6 +115,8 @@ class HighWords:
 
     def factors(self) -> tuple[Array, Array]:
         """Return (multiplier, shift) for the code, int32 each: shifts are negative, of the product's high word."""
+        if self.requantize.rounding == "litert":
+            return self.requantize.mantissa, np.full(self.requantize.mantissa.shape, -1, np.int32)
         if self.is_twice:
             shift = np.where(self.requantize.mantissa == 0, -1, DOUBLED_BITS - self.requantize.shift.astype(np.int32))
             return self.requantize.mantissa, shift.astype(np.int32)
@@ -137,9 +145,6 @@ def _trailing_zeros(number: int) -> int:
 
 SHIFTS = (4, 8)
 """Candidate shifts in this order: few, because layers with the same shift share code."""
-MOST = (1 << 31) - 1
-MOST_SHIFT = 52
-"""Largest shift of a factor for which 64 bits hold any step before it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,7 +177,7 @@ class CommonShift:
         for common in SHIFTS:
             more = 32 + common - shift
             nearest = mantissa << np.maximum(more, 0) >> np.maximum(-more, 0)
-            multiplier = _between((2 * steps - 1) << (common + 31), reached, low, high, nearest)
+            multiplier = between(((2 * steps - 1) << (common + 31))[None, :], reached, low, high, nearest)
             if multiplier is not None:
                 return cls(multiplier=multiplier, shift=common, zero_point=zero_point, is_unsigned=limits.min == 0)
         return None
@@ -201,27 +206,3 @@ def _first_sums(steps: Array, mantissa: Array, shift: Array) -> Array:
     reach = -(-bound // np.maximum(mantissa, 1)[:, None])
     never = np.iinfo(np.int64).max
     return np.where(mantissa[:, None] > 0, reach, np.where(steps[None, :] <= 0, -never, never))
-
-
-def _between(bound: Array, reached: Array, low: Array, high: Array, nearest: Array) -> Array | None:
-    """Return multipliers close to `nearest` with which each step lies between the sums reached - 1 and reached.
-
-    bound: of products, int64[steps]. A step outside [low, high] is a bound on one side only.
-    """
-    least, most = np.zeros_like(low), np.full_like(low, MOST)
-    possible = np.ones(low.shape, bool)
-    for sums, used, limit, is_least in (
-        (reached, reached <= high[:, None], bound[None, :], True),  # sum * multiplier >= limit
-        (reached - 1, reached > low[:, None], bound[None, :] - 1, False),  # sum * multiplier <= limit
-    ):
-        divisor = np.where(sums == 0, 1, sums)
-        below, above = limit // divisor, -(-limit // divisor)
-        raises = used & ((sums > 0) if is_least else (sums < 0))
-        lowers = used & ((sums < 0) if is_least else (sums > 0))
-        least = np.maximum(least, np.where(raises, above, 0).max(axis=1))
-        most = np.minimum(most, np.where(lowers, below, MOST).min(axis=1))
-        fails = (limit > 0) if is_least else (limit < 0)
-        possible &= ~(used & (sums == 0) & fails).any(axis=1)
-    if not (possible & (least <= most)).all():
-        return None
-    return np.clip(nearest, least, most).astype(np.int32)

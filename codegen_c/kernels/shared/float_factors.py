@@ -26,10 +26,10 @@ def beginnings(requantize: Requantize, low: Array, high: Array) -> Array | None:
     0, or if sums begin an element too far from the guess.
     """
     elements = np.arange(requantize.low + 1, requantize.high + 1)[:, None]
-    mantissa = np.broadcast_to(requantize.mantissa, low.shape).astype(np.float64)
-    if (mantissa <= 0).any():
+    real = np.broadcast_to(requantize.real_factors, low.shape)
+    if (real <= 0).any():
         return None
-    size = np.exp2(np.broadcast_to(requantize.shift, low.shape).astype(np.float64)) / mantissa
+    size = 1 / real
     guess = (elements - quantization(requantize.output).zero_point - 0.5) * size
     first = np.clip(np.ceil(guess), low - SLACK, high + 1 + SLACK).astype(np.int64) - SLACK
     begins = np.full(first.shape, np.iinfo(np.int64).max)
@@ -76,8 +76,7 @@ class FloatFactors:
         begins = None if requantize.rounding == "tflite" else beginnings(requantize, low, high)
         if begins is None:
             return None
-        mantissa = np.broadcast_to(requantize.mantissa, low.shape).astype(np.float64)
-        real = mantissa / np.exp2(np.broadcast_to(requantize.shift, low.shape).astype(np.float64))
+        real = np.broadcast_to(requantize.real_factors, low.shape)
         largest = np.maximum(np.abs(low), np.abs(high))
         if (largest >= MOST_SUM).any() or (real < 2 * LEAST_FACTOR).any() or (2 * largest * real >= LARGEST).any():
             return None

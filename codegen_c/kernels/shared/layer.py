@@ -16,7 +16,8 @@ from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import TensorType, Window
 
 BLOCK_INCLUDES = (
-    "tvm_ext_layer.h", "tvm_ext_qblock.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h",
+    "tvm_ext_layer.h", "tvm_ext_qblock.h", "tvm_ext_requantize.h", "tvm_ext_requantize_litert.h",
+    "tvm_ext_requantize_tflite.h",
 )  # fmt: skip
 """Headers of the portable integer kernels' blocks."""
 
@@ -62,6 +63,7 @@ def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
     members: dict[str, Value] = {"is_wide": True} if wide else {}
     members |= {"by_high_product": True} if finish.is_behind_high_products else {}
     members |= {"rounds_up": True} if finish.rounding == "tflite_wide" else {}
+    members |= {"in_floats": True} if finish.rounding == "litert" else {}
     return members | {
         "rounds_twice": finish.rounding == "tflite", "channel_step": 0 if finish.is_uniform else 1,
         "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high,

@@ -4,9 +4,9 @@ A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" 
 round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product, here and in
 tvm_ext_requantize.h. The mantissa is within 2^-32 of the double-precision factor, so results differ from real
 arithmetic only if a sum lies that close to a tie. "tflite" rounding, requantize_tflite.py, rounds twice, with halves
-away from zero; a field of the operator selects one of the two. For sums of more than 32 bits, the mantissa has the bits
-that a 64-bit product leaves; "tflite_wide" rounding of such sums is TensorFlow Lite's: a mantissa of 15 bits, rounded
-once, halves up.
+away from zero; "litert" rounding, requantize_litert.py, multiplies in float32. A field of the operator selects one. For
+sums of more than 32 bits, the mantissa has the bits that a 64-bit product leaves; "tflite_wide" rounding of such sums
+is TensorFlow Lite's: a mantissa of 15 bits, rounded once, halves up.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value, block
 from codegen_c.kernels.contract import Parameter, Target
-from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared import requantize_litert, requantize_tflite
 from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, Quantization, TensorType
 
 INCLUDES = ("tvm_ext_requantize.h",)
 BYTES = ("int8", "uint8")
-SumRounding = Literal["onnx", "tflite", "tflite_wide"]
+SumRounding = Literal["onnx", "tflite", "tflite_wide", "litert"]
 MANTISSA_BITS = 31
 MAX_SHIFT = 62
 # Far beyond every 8-bit clamp, and low enough that adding a zero point stays within int32.
@@ -34,7 +34,7 @@ RESULT_LIMIT = 1 << 30
 
 
 def rounds_once(operator: Operator, target: Target) -> bool:
-    """TFLite's double rounding is not supported; only ONNX's is: one rounding, halves to even"""
+    """TensorFlow Lite's roundings are not supported; only ONNX's is: one rounding, halves to even"""
     return getattr(operator, "rounding", "onnx") == "onnx"
 
 
@@ -94,12 +94,21 @@ def scale_of(tensor: TensorType) -> float:
 def channel_factors(operator: QConv2d | QDense) -> Array:
     """Return the output steps of one unit of each channel's sum, float64[K].
 
-    TensorFlow Lite multiplies the two scales of a layer on unsigned bytes in single precision.
+    TensorFlow Lite multiplies the two scales of a layer on unsigned bytes in single precision, and LiteRT's default
+    kernels compute all of it in single precision.
     """
+    if operator.rounding == "litert":
+        return litert_factor(scale_of(operator.inputs[0]), operator.weight_scale, scale_of(operator.output))
     source, scale = scale_of(operator.inputs[0]), operator.weight_scale
     if operator.rounding == "tflite" and operator.inputs[0].dtype == "uint8" and np.unique(scale).size == 1:
         return (np.float32(source) * scale).astype(np.float64) / scale_of(operator.output)
     return source * scale.astype(np.float64) / scale_of(operator.output)
+
+
+def litert_factor(first: float, second: Array | float, output: float) -> Array:
+    """Return the factor of products of two scales as LiteRT's default kernels compute it: float32 numbers."""
+    product = np.float32(first) * np.asarray(second, np.float32)
+    return np.atleast_1d((product / np.float32(output)).astype(np.float64))
 
 
 def factors_note(operator: Operator, role: str) -> str:
@@ -203,6 +212,8 @@ class Products:
 def _fixed_point(factor: float, rounding: SumRounding, bits: int) -> tuple[int, int]:
     if rounding == "onnx":
         return fixed_point(factor, bits)
+    if rounding == "litert":
+        return requantize_litert.bits_of(factor), 0
     return (requantize_tflite.fixed_point if rounding == "tflite" else requantize_tflite.fixed_point_wide)(factor)
 
 
@@ -212,7 +223,8 @@ class Requantize:
 
     mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 if all are equal: then
     they are literals of the function instead of tables. is_behind_high_products: shifts are those that remain after a
-    high product, for code that computes one; `run` is for whole products.
+    high product, for code that computes one; `run` is for whole products. In "litert" rounding a mantissa is the bits
+    of a float32 factor, and shifts are 0.
     """
 
     mantissa: Array
@@ -247,8 +259,24 @@ class Requantize:
             rounding=rounding,
         )
 
+    def proved(self, low: Array, high: Array) -> Self:
+        """Return a requantization with the same elements for sums from low to high, by one rounding if one exists.
+
+        low, high: int64, one pair for each factor. Only "litert" rounding has another form than itself.
+        """
+        if self.rounding != "litert":
+            return self
+        zero_point = quantization(self.output).zero_point
+        if self.is_uniform:  # one factor for every channel, so it holds for the sums of all
+            low, high = np.array([low.min(initial=0)]), np.array([high.max(initial=0)])
+        found = requantize_litert.single_rounding(
+            self.mantissa, low.astype(np.int64), high.astype(np.int64), (self.low - zero_point, self.high - zero_point)
+        )
+        return self if found is None else replace(self, mantissa=found[0], shift=found[1], rounding="onnx")
+
     def scaled(self, bits: int) -> Self:
         """Return the requantization of 2^bits times the sums, which gives the same elements with one rounding."""
+        assert self.rounding != "litert", "a product in float32 takes the sums themselves"
         vanishes = self.shift.astype(np.int64) + bits > MAX_SHIFT  # no sum below 2^(31 - bits) reaches a half
         shift = np.where(vanishes, 1, self.shift + bits).astype(self.shift.dtype)
         return replace(self, mantissa=np.where(vanishes, 0, self.mantissa).astype(self.mantissa.dtype), shift=shift)
@@ -256,6 +284,8 @@ class Requantize:
     @property
     def includes(self) -> tuple[str, ...]:
         """Headers that the helper needs."""
+        if self.rounding == "litert":
+            return requantize_litert.INCLUDES
         return INCLUDES if self.rounding == "onnx" else requantize_tflite.INCLUDES
 
     @property
@@ -265,6 +295,8 @@ class Requantize:
     @property
     def real_factors(self) -> Array:
         """Real factors of a sum, float64[K], up to the error of the mantissa's last bit."""
+        if self.rounding == "litert":
+            return self.mantissa.view(np.float32).astype(np.float64)
         high_word = 0 if not self.is_behind_high_products else 33 if self.rounding == "onnx" else 32
         return self.mantissa / np.exp2(self.shift.astype(np.float64) + high_word)
 
@@ -291,6 +323,8 @@ class Requantize:
             value = round_shift(sums * mantissa.astype(np.int64), shift)
         elif self.rounding == "tflite_wide":
             value = requantize_tflite.multiply_wide(sums, mantissa, shift)
+        elif self.rounding == "litert":
+            value = requantize_litert.multiply(sums, mantissa)
         else:
             value = requantize_tflite.multiply(sums, mantissa, shift)
         value = value + quantization(self.output).zero_point
@@ -300,7 +334,7 @@ class Requantize:
         """Return the definition of the function."""
         ctype = C_TYPES[self.output.dtype]
         tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
-        function = "tvm_ext_requantize" if self.rounding == "onnx" else "tvm_ext_requantize_tflite"
+        function = "tvm_ext_requantize" if self.rounding == "onnx" else f"tvm_ext_requantize_{self.rounding}"
         names = {"multiplier": int(self.mantissa[0]), "shift": int(self.shift[0])} if self.is_uniform else {}
         notes = {"shift": f" /* {self.note} */"}
         names |= {"zero_point": quantization(self.output).zero_point}

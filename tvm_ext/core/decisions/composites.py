@@ -62,7 +62,9 @@ class PrimFuncs(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizedRounding(Decision):
-    """Rounding of quantized arithmetic: a single rounding of the exact result (`onnx`), or TensorFlow Lite's own."""
+    """Rounding of quantized arithmetic: a single rounding of the exact result (`onnx`), TensorFlow Lite Micro's two
+    (`tflite`), or the float32 products of LiteRT's default kernels (`litert`).
+    """
 
     meaning: str = attribute("rounding", "onnx")
 

@@ -69,6 +69,15 @@ class ModelOrigin(Decision):
         """True for a module that was loaded earlier."""
         return all((self.source_format, self.sha256, self.name))
 
+    @property
+    def option(self) -> str:
+        """The value of the option `rounding` that this rounding has."""
+        return next(name for name, meaning in MEANING_OF_ROUNDING.items() if meaning == self.rounding)
+
+
+MEANING_OF_ROUNDING = {"tflm": "tflite", "litert": "litert", "once": "onnx"}
+"""Rounding of quantized arithmetic, as in `QuantizedRounding`, for each value of the option."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PortNames(Decision):

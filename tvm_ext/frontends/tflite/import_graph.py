@@ -40,7 +40,7 @@ from tvm_ext.frontends.statements import Statements, name_variables
 from tvm_ext.frontends.tflite import custom
 from tvm_ext.frontends.tflite.check_model import CHOICE, WAY_OUT, bias_factor, refusal
 from tvm_ext.frontends.tflite.integers.convert import integer_converter
-from tvm_ext.frontends.tflite.integers.node import IntegerNode
+from tvm_ext.frontends.tflite.integers.node import IntegerNode, Meaning
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
 from tvm_ext.frontends.tflite.movement import MOVEMENTS, Moved, gather_nd, moves_here
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
@@ -66,13 +66,15 @@ def import_graph(
     shapes: Mapping[str, tuple[int, ...]],
     sizes: ImportSizes,
     variables: Sequence[Variable] = (),
+    rounding: Meaning = "tflite",
 ) -> tvm.IRModule:
     """Return a module with a function `main`, inputs of the given shapes, and constant weights.
 
-    variables: parameters after the inputs, and results after the outputs.
+    variables: parameters after the inputs, and results after the outputs. rounding: of integers, as in
+    `QuantizedRounding`.
     Raises UnsupportedModel that lists every operator that cannot be translated.
     """
-    return _Importer(path, file, shapes, sizes, variables).run()
+    return _Importer(path, file, shapes, sizes, variables, rounding).run()
 
 
 class _Importer:
@@ -90,7 +92,9 @@ class _Importer:
         shapes: Mapping[str, tuple[int, ...]],
         sizes: ImportSizes,
         variables: Sequence[Variable],
+        rounding: Meaning,
     ) -> None:
+        self._rounding: Meaning = rounding
         self._path, self._file, self._shapes, self._variables = path, file, shapes, variables
         self._sizes, self._statements = sizes, Statements(sizes, folds=_folds)
         self._refused: list[RefusedNode] = []
@@ -360,7 +364,7 @@ class _Importer:
         return IntegerNode(
             table=node.table, inputs=tuple(self._file.tensors[index] for index in node.inputs),
             output=self._file.tensors[node.outputs[0]], values=tuple(self._values[index] for index in node.inputs),
-            builder=builder,
+            builder=builder, rounding=self._rounding,
         )  # fmt: skip
 
     def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tvm_ext.core.decisions.models import PortScales
+from tvm_ext.core.decisions.models import MEANING_OF_ROUNDING, PortScales
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
@@ -30,8 +30,17 @@ from tvm_ext.frontends.tflite.sparse_constants import constants_densified
 from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
 
-def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits, signature: str = "") -> Loaded:
-    """Load a file. Raises BadModel, BadOptions for `shapes` or `signature` that do not fit, and UnsupportedModel."""
+def load_tflite(
+    path: Path,
+    shapes: Mapping[str, Sequence[int]] | None,
+    limits: Limits,
+    signature: str = "",
+    rounding: str = "tflm",
+) -> Loaded:
+    """Load a file. rounding: of its integers, `tflm`, `litert` or `once`.
+
+    Raises BadModel, BadOptions for `shapes` or `signature` that do not fit, and UnsupportedModel.
+    """
     whole = constants_densified(path, read_tflite(path, limits, signature), limits)
     file, resources = variables_opened(path, control_flow_opened(path, whole, limits))
     file, tensors_kept = variable_tensors_opened(file)
@@ -44,13 +53,14 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
     fixed = fix_shapes(inputs, shapes)
     element_bytes = {tensor.name: np.dtype(tensor.dtype).itemsize for tensor in tensors if tensor.dtype is not None}
     check_inputs(path, fixed, element_bytes, shapes, limits)
-    mod = import_graph(path, file, fixed, ImportSizes(limits, file.weights_bytes), variables)
+    meaning = MEANING_OF_ROUNDING[rounding]
+    mod = import_graph(path, file, fixed, ImportSizes(limits, file.weights_bytes), variables, meaning)
     return Loaded(
         mod=mod,
         sha256=file.sha256,
         input_names=tuple(declared.name for declared in inputs),
         output_names=tuple(file.tensors[index].name for index in file.outputs),
-        rounding="tflite",
+        rounding=meaning,
         scales=PortScales(inputs=_declared_scales(file, file.inputs), outputs=_declared_scales(file, file.outputs)),
         signature=signature,
         states=tuple(variable.state for variable in variables),

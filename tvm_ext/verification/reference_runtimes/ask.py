@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
@@ -45,7 +45,8 @@ class ReferenceRuntime:
 
     name: its name in reports. module: the module in this folder that runs it.
     needs: the package that the module imports. install: the requirement that `pip install` takes for the package.
-    modes: names of its default mode and its other mode; empty for a runtime with one mode.
+    modes: names of its default mode and its other mode; empty for a runtime with one mode. is_other: True to run the
+    other mode.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ReferenceRuntime:
     needs: str
     install: str
     modes: tuple[str, ...] = ()
+    is_other: bool = False
 
 
 _ONNXRUNTIME = ReferenceRuntime(
@@ -66,6 +68,7 @@ _LITERT = ReferenceRuntime(
     name="LiteRT", module="litert_runtime", needs="ai_edge_litert", install="tvm-ext[reference]",
     modes=("LiteRT's reference kernels", "LiteRT's default kernels (XNNPACK)"),
 )  # fmt: skip
+LITERT_DEFAULT = replace(_LITERT, name="LiteRT's default kernels (XNNPACK)", modes=(), is_other=True)
 _TORCH = ReferenceRuntime(name="PyTorch", module="torch_runtime", needs="torch", install="tvm-ext[torch]")
 _OF_FORMAT: Mapping[str, tuple[ReferenceRuntime, ...]] = {
     "onnx": (_ONNXRUNTIME,),
@@ -73,6 +76,15 @@ _OF_FORMAT: Mapping[str, tuple[ReferenceRuntime, ...]] = {
     "torch": (_TORCH,),
     "relax": (),
 }
+
+
+def _runtimes_of(mod: tvm.IRModule) -> tuple[ReferenceRuntime, ...]:
+    """Return the reference runtimes of a module, the best first: with the rounding of LiteRT, its default kernels."""
+    origin = ModelOrigin.read(mod)
+    known = _OF_FORMAT[origin.source_format]
+    return (LITERT_DEFAULT, *known) if origin.rounding == "litert" else known
+
+
 TVM = "TVM"
 QUANTIZED_HERE = "the model was quantized here, so no other runtime has it"
 
@@ -129,10 +141,10 @@ def ask_others(
     """
     refusals: list[RuntimeRefusal] = []
     rows = FilledRows.read(mod).rows or {}
-    for runtime in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
-        reported = _run_on_file(runtime, mod, samples, inner)
+    for runtime in _runtimes_of(mod):
+        reported = _run_on_file(runtime, mod, samples, inner, other_mode=runtime.is_other)
         if isinstance(reported, str) and inner:  # some runtimes fail only if they have to return inner tensors
-            reported = _run_on_file(runtime, mod, samples, ())
+            reported = _run_on_file(runtime, mod, samples, (), other_mode=runtime.is_other)
         if isinstance(reported, str):
             refusals.append(RuntimeRefusal(runtime=runtime.name, reason=reported))
             continue

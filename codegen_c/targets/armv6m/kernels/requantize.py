@@ -25,7 +25,7 @@ from codegen_c.operators.kinds import Array, Operator
 
 HEADERS = (
     "tvm_ext_armv6m.h", "tvm_ext_armv6m_requantize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h",
-    "tvm_ext_requantize_tflite.h",
+    "tvm_ext_requantize_litert.h", "tvm_ext_requantize_tflite.h",
 )  # fmt: skip
 PARAMETER = Parameter(name="factors", ctype="int32_t", role="constant")
 ELEMENT_BITS = 24
@@ -82,6 +82,7 @@ class NarrowRequantize:
         """Return a `tvm_ext_armv6m_requantize`."""
         return {
             "fraction_bits": self.fraction_bits, "rounds_twice": self.exact.rounding == "tflite",
+            **({"in_floats": True} if self.exact.rounding == "litert" else {}),
             "zero_point": quantization(self.exact.output).zero_point, "low": self.exact.low, "high": self.exact.high,
         }  # fmt: skip
 
@@ -150,7 +151,7 @@ class _Elements:
     @property
     def step(self) -> Array:
         """Output steps of one unit of a sum, float64[K]."""
-        return np.broadcast_to(self.exact.mantissa * 2.0 ** -self.exact.shift.astype(np.float64), self.low.shape)
+        return np.broadcast_to(self.exact.real_factors, self.low.shape)
 
     def of(self, sums: Array) -> Array:
         """Return the elements, int64[..., K], of sums, int64[..., K]."""

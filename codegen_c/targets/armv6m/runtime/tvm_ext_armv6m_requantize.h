@@ -10,6 +10,7 @@
 #include "tvm_ext_armv6m.h"
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_litert.h"
 #include "tvm_ext_requantize_tflite.h"
 
 #define TVM_EXT_ARMV6M_FACTORS 4
@@ -18,6 +19,7 @@
 /* Requantization of a layer's sums. */
 typedef struct {
     int32_t fraction_bits;
+    bool in_floats;    /* as in LiteRT; multipliers are the bits of float32 factors */
     bool rounds_twice; /* as in TensorFlow Lite; otherwise once, halves to even, as in ONNX */
     int32_t zero_point;
     int32_t low; /* the least and the greatest element, reduced by a fused activation */
@@ -40,8 +42,13 @@ TVM_EXT_INLINE uint8_t tvm_ext_armv6m_element(const tvm_ext_armv6m_requantize *l
         return (uint8_t)((product + (uint32_t)factors[3]) >> TVM_EXT_ARMV6M_ELEMENT_BITS);
     }
     const int32_t total = (int32_t)(sum + (uint32_t)factors[0]);
-    const int32_t value = layer->rounds_twice ? tvm_ext_requantize_tflite(total, factors[1], factors[2])
-                                              : tvm_ext_requantize(total, factors[1], factors[2]);
+    int32_t value;
+    if (layer->in_floats) {
+        value = tvm_ext_requantize_litert(total, factors[1], factors[2]);
+    } else {
+        value = layer->rounds_twice ? tvm_ext_requantize_tflite(total, factors[1], factors[2])
+                                    : tvm_ext_requantize(total, factors[1], factors[2]);
+    }
     return (uint8_t)tvm_ext_clamp(value + layer->zero_point, layer->low, layer->high);
 }
 

@@ -436,7 +436,7 @@ class Channel:
             saturate = f"(uint8_t)tvm_ext_dsp_saturate_{self.common.suffix}"
             product = "tvm_ext_dsp_high_product(sum{q}, multiplier, rounding)"
             return [f"y[{q * self.pitch}] = {saturate}({product.format(q=q)});" for q in range(count)]
-        down = " >> 4" if self._is_packed and self.finish.exact.rounding == "tflite" else ""
+        down = " >> 4" if self._is_packed and self.finish.exact.rounding != "onnx" else ""
         return [
             f"y[{q * self.pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
             for q in range(count)

@@ -9,6 +9,7 @@ import numpy as np
 
 from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter
+from codegen_c.kernels.shared import requantize_litert
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift, by_high_products
 from codegen_c.kernels.shared.layer import apart
@@ -23,7 +24,7 @@ from codegen_c.operators.kinds import Array, TensorType
 
 HEADERS = (
     "tvm_ext_dsp.h", "tvm_ext_dsp_requantize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h",
-    "tvm_ext_requantize_tflite.h",
+    "tvm_ext_requantize_litert.h", "tvm_ext_requantize_tflite.h",
 )  # fmt: skip
 
 
@@ -57,7 +58,7 @@ class FastRequantize:
 
         TensorFlow Lite rounds the sums themselves.
         """
-        if exact.rounding == "tflite":
+        if exact.rounding != "onnx":
             return cls.of(exact, low, high)
         return cls.of(exact.scaled(bits), low << bits, high << bits)
 
@@ -66,12 +67,13 @@ class FastRequantize:
         """Modelled instructions of one sum; the sums of a channel share the loads of its factor."""
         if self.is_fast:
             return 6 if self.exact.rounding == "onnx" else 7 if self.exact.clamps_negatives else 8
-        return 20
+        return requantize_litert.INSTRUCTIONS if self.exact.rounding == "litert" else 20
 
     def members(self) -> dict[str, Value]:
         """Return a `tvm_ext_dsp_requantize` of tvm_ext_dsp_requantize.h."""
         exact, output = self.exact, self.exact.output
-        return {
+        floats: dict[str, Value] = {"in_floats": True} if exact.rounding == "litert" else {}
+        return floats | {
             "by_high_product": self.is_fast, "rounds_twice": exact.rounding == "tflite",
             "channel_step": 0 if exact.is_uniform else 1, "zero_point": quantization(output).zero_point,
             "low": exact.low, "high": exact.high,

@@ -190,7 +190,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
     } else {
         tvm_ext_dsp_product_3x2(sums, cells, &weights[k * units * 4], &bias[k], units);
     }
-    const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
+    const int32_t down = layer->has_nibbles && tvm_ext_dsp_takes_sums(&layer->requantize) ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);

@@ -76,7 +76,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *laye
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                              int32_t k, int32_t count)
 {
-    const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
+    const int32_t down = layer->has_nibbles && tvm_ext_dsp_takes_sums(&layer->requantize) ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
         if (layer->holds_sums) {
             ((int32_t *)(void *)output)[k + j] = sums[j];

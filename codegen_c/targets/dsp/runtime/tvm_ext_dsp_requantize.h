@@ -5,17 +5,25 @@
 #include "tvm_ext_dsp.h"
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_litert.h"
 #include "tvm_ext_requantize_tflite.h"
 
 /* Requantization of a layer's sums. */
 typedef struct {
     bool by_high_product; /* otherwise by the whole 64-bit product; the generator has proved either exact */
     bool rounds_twice;    /* as in TensorFlow Lite; otherwise once, halves to even, as in ONNX */
+    bool in_floats;       /* as in LiteRT; multipliers are the bits of float32 factors */
     int32_t channel_step; /* 1: a multiplier and a shift for each channel, 0: one of each for all */
     int32_t zero_point;
     int32_t low; /* the least and the greatest element, reduced by a fused activation */
     int32_t high;
 } tvm_ext_dsp_requantize;
+
+/* Returns true if factors apply to the sums themselves, otherwise to the multiples of sums that some loops compute. */
+TVM_EXT_INLINE bool tvm_ext_dsp_takes_sums(const tvm_ext_dsp_requantize *layer)
+{
+    return layer->rounds_twice || layer->in_floats;
+}
 
 /* Returns the multiplier of channel k. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_multiplier(const tvm_ext_dsp_requantize *layer, const int32_t *multipliers,
@@ -81,6 +89,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
         value >>= shift + 1;
     } else if (layer->rounds_twice) {
         value = tvm_ext_requantize_tflite(sum, multiplier, shift) + layer->zero_point;
+    } else if (layer->in_floats) {
+        value = tvm_ext_requantize_litert(sum, multiplier, shift) + layer->zero_point;
     } else {
         value = tvm_ext_requantize(sum, multiplier, shift) + layer->zero_point;
     }

@@ -119,7 +119,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_transform(const tvm_ext_dsp_winograd_la
 TVM_EXT_INLINE uint8_t tvm_ext_dsp_winograd_element(const tvm_ext_dsp_winograd_layer *layer, uint32_t fourfold,
                                                     int32_t multiplier, int32_t shift)
 {
-    const int32_t sum = layer->requantize.rounds_twice ? (int32_t)fourfold >> 2 : (int32_t)fourfold;
+    const int32_t sum = tvm_ext_dsp_takes_sums(&layer->requantize) ? (int32_t)fourfold >> 2 : (int32_t)fourfold;
     return (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum, multiplier, shift);
 }
 

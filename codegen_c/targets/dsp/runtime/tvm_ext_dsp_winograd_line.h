@@ -118,7 +118,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_transform(const tvm_ext_dsp_line_layer *lay
 TVM_EXT_INLINE uint8_t tvm_ext_dsp_line_element(const tvm_ext_dsp_line_layer *layer, uint32_t eightfold,
                                                 int32_t multiplier, int32_t shift)
 {
-    const int32_t sum = layer->requantize.rounds_twice ? (int32_t)eightfold >> 3 : (int32_t)eightfold;
+    const int32_t sum = tvm_ext_dsp_takes_sums(&layer->requantize) ? (int32_t)eightfold >> 3 : (int32_t)eightfold;
     return (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum, multiplier, shift);
 }
 

@@ -118,8 +118,10 @@ def is_limited_as_int8(operator: QConv2d, target: Target) -> bool:
 
 
 def rounds_up(operator: QConv2d, target: Target) -> bool:
-    """sums halfway between two results must round up, or all channels must have one shift"""
+    """sums halfway between two results must round up, or all channels must have one shift; not in floats"""
     finish = rescale(operator)
+    if finish.requantize.rounding == "litert":
+        return False
     if finish.is_twice:
         return bool(finish.members()["rounds_up"])
     return not (finish.halves_even or finish.left_shift) or _factors(operator)[1] > 0

@@ -38,8 +38,10 @@ PRODUCTS = (np.array([-255 * 255]), np.array([255 * 255]))
 
 
 def adds_where_rounded_twice(operator: QBinary, target: Target) -> bool:
-    """of TensorFlow Lite's differences only those that factors of 32 bits represent are supported"""
-    return operator.rounding == "onnx" or operator.function in ("add", "multiply") or narrow_sums(operator) is not None
+    """of TensorFlow Lite's differences and LiteRT's sums only those that factors of 32 bits represent are supported"""
+    if operator.function == "multiply" or operator.rounding == "onnx" or narrow_sums(operator) is not None:
+        return True
+    return operator.rounding == "tflite" and operator.function == "add"
 
 
 def factors_in_range(operator: QBinary, target: Target) -> bool:

@@ -26,7 +26,7 @@ from codegen_c.operators.kinds import Array, Operator, QBinary, QPool2d, TensorT
 # those of `requantize.Requantize`, bit for bit.
 
 INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h", "tvm_ext_helium_plain.h")
-LAYER_INCLUDES = (*INCLUDES, "tvm_ext_helium_rescale.h", "tvm_ext_layer.h")
+LAYER_INCLUDES = (*INCLUDES, "tvm_ext_helium_rescale.h", "tvm_ext_layer.h", "tvm_ext_requantize_litert.h")
 PRODUCT_INCLUDES = (*LAYER_INCLUDES, "tvm_ext_helium_product.h", "tvm_ext_helium_channels.h")
 LANES = 4
 
@@ -49,6 +49,10 @@ def signed_zero_point(tensor: TensorType) -> int:
 class Rescale(HighWords):
     """A `Requantize` in vectors of four sums."""
 
+    def fits(self, low: Array, high: Array) -> bool:
+        """Return True if sums from low to high can be scaled up, or if they are multiplied as floats."""
+        return self.requantize.rounding == "litert" or super().fits(low, high)
+
     def table(self, start: Array, order: Array) -> Array:
         """Return int32[blocks, 3, width]: starts, multipliers and shifts of each block of channels, padded with zeros.
 
@@ -66,6 +70,7 @@ class Rescale(HighWords):
         """Return a `tvm_ext_helium_rescale`."""
         finish = self.requantize
         members: dict[str, Value] = {"rounds_twice": True, "rounds_up": self._rounds_up} if self.is_twice else {}
+        members |= {"in_floats": True} if finish.rounding == "litert" else {}
         if self.halves_even:
             members |= {"has_ties": True}
         if self.left_shift:
@@ -83,6 +88,8 @@ class Rescale(HighWords):
         """Modelled instructions of the rescaling of four sums."""
         if self.is_twice:
             return 2 if self._rounds_up else 5
+        if self.requantize.rounding == "litert":
+            return 3
         return 2 + (6 if self.halves_even else 0) + (1 if self.left_shift else 0)
 
 

@@ -4,11 +4,13 @@
 
 #include "tvm_ext_helium.h"
 #include "tvm_ext_layer.h"
+#include "tvm_ext_requantize_litert.h"
 
 /* A factor is multiplier / 2^(32 - shift), with a negative shift: the high word of a product, shifted and rounded
  * once. In TensorFlow Lite's rounding it is multiplier / 2^(31 - shift), and both steps round. */
 typedef struct {
     bool rounds_twice;  /* as in TensorFlow Lite; otherwise once, halves to even */
+    bool in_floats; /* as in LiteRT: a multiplier is the bits of a float32 factor, without a shift */
     bool rounds_up; /* with two roundings, halves may round up: negative sums are clamped */
     bool has_ties; /* some sum may lie halfway between two results */
     int32_t left_shift; /* scales sums up first, so that every shift is negative */
@@ -17,10 +19,30 @@ typedef struct {
     int32_t high;
 } tvm_ext_helium_rescale;
 
+/* a * factor in float32, then rounded to integers, halves to even. bits: of the factors. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_scaled_in_floats(tvm_ext_i32x4 a, tvm_ext_i32x4 bits)
+{
+#if defined(TVM_EXT_HAS_HELIUM) && (__ARM_FEATURE_MVE & 2) != 0
+    return vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(a), vreinterpretq_f32_s32(bits)));
+#else
+    int32_t results[4];
+    int32_t factors[4];
+    tvm_ext_i32x4_store(results, a);
+    tvm_ext_i32x4_store(factors, bits);
+    for (int32_t i = 0; i < 4; ++i) {
+        results[i] = tvm_ext_requantize_litert(results[i], factors[i], 0);
+    }
+    return tvm_ext_i32x4_load(results);
+#endif
+}
+
 /* Results of four sums, without the zero point. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
                                                      tvm_ext_i32x4 multiplier, tvm_ext_i32x4 shift)
 {
+    if (rescale->in_floats) {
+        return tvm_ext_helium_scaled_in_floats(sum, multiplier);
+    }
     if (rescale->rounds_twice) {
         const tvm_ext_i32x4 product = tvm_ext_i32x4_multiply_doubled(sum, multiplier);
         return rescale->rounds_up ? tvm_ext_i32x4_round_shift(product, shift)
@@ -41,7 +63,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled_alike(const tvm_ext_helium_
     if (rescale->rounds_twice && rescale->rounds_up) {
         return tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4_multiply_doubled_n(sum, multiplier), shift);
     }
-    if (rescale->rounds_twice || rescale->has_ties || rescale->left_shift > 0) {
+    if (rescale->in_floats || rescale->rounds_twice || rescale->has_ties || rescale->left_shift > 0) {
         return tvm_ext_helium_rescaled(rescale, sum, tvm_ext_i32x4_splat(multiplier), tvm_ext_i32x4_splat(shift));
     }
     return tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4_multiply_doubled_down_n(sum, multiplier), shift - 1);

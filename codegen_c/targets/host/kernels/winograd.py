@@ -52,7 +52,7 @@ def _bounds(operator: QConv2d) -> tuple[Array, Array]:
 def _rescale(operator: QConv2d) -> LaneRescale:
     """Return the requantization of four times the sums; with two roundings, of the sums themselves."""
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
-    if exact.rounding == "tflite":
+    if exact.rounding != "onnx":
         return LaneRescale.of(exact, low, high)
     return LaneRescale.of(exact.scaled(SCALE_BITS), low << SCALE_BITS, high << SCALE_BITS)
 

@@ -16,6 +16,7 @@
 #include "tvm_ext_qblock.h"
 #include "tvm_ext_qconv2d.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_litert.h"
 #include "tvm_ext_requantize_tflite.h"
 
 /* QuantizeLinear quantize: float32[1, 3, 5, 5] -> int8[1, 3, 5, 5]; kernel convert_quantized. */

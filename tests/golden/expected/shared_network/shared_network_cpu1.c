@@ -17,6 +17,7 @@
 #include "tvm_ext_qconv2d.h"
 #include "tvm_ext_qconv2d_pairs.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_litert.h"
 #include "tvm_ext_requantize_tflite.h"
 
 /* conv: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qconv2d_pairs_i8. */

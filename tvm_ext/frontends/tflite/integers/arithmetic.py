@@ -79,10 +79,19 @@ def prelu(node: IntegerNode) -> relax.Expr:
 
 
 def leaky_relu(node: IntegerNode) -> relax.Expr:
-    """Apply a negative slope, which changes the sign after the rounding."""
+    """Apply a negative slope, which changes the sign after the rounding; LiteRT's default kernels have 8 bits of it."""
     slope = float(np.float32(node.options(tflite.LeakyReluOptions).Alpha()))
     above, below = node.scale(0) / node.scale(), -node.scale(0) * slope / node.scale()
     _check(node, 1, max(above, below))
+    if node.is_litert:
+        ratio = np.float32(node.scale(0)) / np.float32(node.scale())
+        positive, negative = (int(np.rint(np.float32(-256) * side)) for side in (ratio, ratio * np.float32(slope)))
+
+        def litert(value: tirx.Expr) -> tirx.Expr:
+            factor = tirx.Select(value > wide(0), wide(positive), wide(negative))
+            return _bounded(node, (-value * factor + wide(128)) >> wide(8))
+
+        return node.elementwise(litert, 0)
 
     def element(value: tirx.Expr) -> tirx.Expr:
         return _bounded(node, tirx.Select(value >= wide(0), rescaled(value, above), -rescaled(value, below)))

@@ -1,5 +1,7 @@
 """RESIZE_BILINEAR of integers: for int8 and int16 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
 
+LiteRT's default kernels (XNNPACK) compute int8 in steps of 1/2048, halves up.
+
 For uint8, TensorFlow Lite adds up real numbers in single precision. Where these are exact, as for images that grow by a
 power of two, integers give the same elements. Elsewhere the sums are in single precision, in the same order.
 """
@@ -29,7 +31,9 @@ def resize_bilinear(node: IntegerNode) -> relax.Expr:
         raise Refused(f"its size {size.reshape(-1).tolist()} is no number of rows and columns")
     rows, columns = (int(extent) for extent in size.reshape(-1))
     modes = options.AlignCorners(), options.HalfPixelCenters()
-    taps = [*_taps(height, rows, *modes), *_taps(width, columns, *modes)]
+    taps_of, bits = (_litert_taps, _LITERT_BITS) if node.is_litert else (_taps, _BITS)
+    rounded = _litert_rounded if node.is_litert else _rounded
+    taps = [*taps_of(height, rows, *modes), *taps_of(width, columns, *modes)]
     sums = _SUMS[node.dtype]
 
     def compute(source: te.Tensor, *tables: te.Tensor) -> te.Tensor:
@@ -39,10 +43,10 @@ def resize_bilinear(node: IntegerNode) -> relax.Expr:
             def pixel(row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
                 return tirx.Cast(sums, source(n, row, column, c))
 
-            one, across, by = tirx.const(_ONE, sums), tirx.Cast(sums, along[x]), tirx.Cast(sums, down[y])
+            one, across, by = tirx.const(1 << bits, sums), tirx.Cast(sums, along[x]), tirx.Cast(sums, down[y])
             upper = pixel(above[y], left[x]) * (one - across) + pixel(above[y], right[x]) * across
             lower = pixel(below[y], left[x]) * (one - across) + pixel(below[y], right[x]) * across
-            return _rounded(upper * (one - by) + lower * by, sums, node.dtype)
+            return rounded(upper * (one - by) + lower * by, sums, node.dtype)
 
         return te.compute((batch, rows, columns, channels), element, "resized")
 
@@ -74,6 +78,30 @@ def _rounded(total: tirx.Expr, sums: str, dtype: str) -> tirx.Expr:
     """
     half, shift = tirx.const(1 << (2 * _BITS - 1), sums), tirx.const(2 * _BITS, sums)
     return tirx.Cast(dtype, tirx.Select(total > 0, (total + half) >> shift, -((half - total) >> shift)))
+
+
+_LITERT_BITS = 11
+"""Bits of a distance in LiteRT's default kernels."""
+
+
+def _litert_taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> tuple[np.ndarray, ...]:
+    """Return the same as `_taps`, in steps of 1/2048 of a pixel, from float32 places."""
+    single = np.float32
+    scale = single(extent) / single(wanted)
+    if align_corners and wanted > 1:
+        scale = single(extent - 1) / single(wanted - 1)
+    places = np.arange(wanted, dtype=np.float32)
+    places = (places + single(0.5)) * scale - single(0.5) if half_pixel_centers else places * scale
+    places = np.clip(places, single(0), single(extent - 1))
+    before = np.floor(places).astype(np.int32)
+    behind = np.minimum(before + 1, extent - 1).astype(np.int32)
+    return before, behind, np.rint((places - before.astype(np.float32)) * single(1 << _LITERT_BITS)).astype(np.int32)
+
+
+def _litert_rounded(total: tirx.Expr, sums: str, dtype: str) -> tirx.Expr:
+    """Return the element of a sum in steps of 2^-22, halves up."""
+    half, shift = tirx.const(1 << (2 * _LITERT_BITS - 1), sums), tirx.const(2 * _LITERT_BITS, sums)
+    return tirx.Cast(dtype, (total + half) >> shift)
 
 
 _EXACT_BITS = 8

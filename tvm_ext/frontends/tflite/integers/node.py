@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tflite
@@ -15,6 +15,9 @@ from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteTensor
 
+Meaning = Literal["onnx", "tflite", "litert"]
+"""Rounding of a model's integers, as in `QuantizedRounding`."""
+
 Element = Callable[..., tirx.Expr]
 """Computes the result's element from int64 distances of elements from their zero points."""
 
@@ -24,7 +27,7 @@ class IntegerNode:
     """An operator with a single scale for each tensor.
 
     inputs, values: in the order of the file.
-    builder: of the graph.
+    builder: of the graph. rounding: of the model's integers.
     """
 
     table: tflite.Operator
@@ -32,6 +35,12 @@ class IntegerNode:
     output: TfliteTensor
     values: tuple[relax.Expr, ...]
     builder: relax.BlockBuilder
+    rounding: Meaning = "tflite"
+
+    @property
+    def is_litert(self) -> bool:
+        """True if it rounds as LiteRT's default kernels do, which compute int8."""
+        return self.rounding == "litert" and {self.dtype, self.inputs[0].dtype} == {"int8"}
 
     @property
     def dtype(self) -> str:
