@@ -69,7 +69,7 @@ def compile_command(
         Path | None,
         typer.Argument(
             metavar="MODEL",
-            help="A model: .onnx, .tflite or .pt2; or a folder with a tvm_ext.toml, the current one by default.",
+            help="A model: .onnx, .tflite, .tosa or .pt2; or a folder with a tvm_ext.toml, the current one by default.",
         ),
     ] = None,
     platform: OnPlatformOrProject = None,
@@ -221,7 +221,7 @@ _OF_PACKAGES = ("verify", "name", "image", "hooks", "tune")
 
 @with_options(entry for name, entry in OPTIONS.items() if name not in _OF_PACKAGES)
 def estimate_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa or .pt2.")],
     platform: OnPlatform,
     options: Mapping[str, Any],
     shape: Shape = None,
@@ -285,7 +285,7 @@ def _best_rows(found: tvm_ext.Estimate) -> list[tuple[str, str]]:
 
 
 def pareto_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa or .pt2.")],
     platform: OnPlatform,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")],
     shape: Shape = None,
@@ -434,7 +434,8 @@ def _asked(models: list[str], platforms: list[str]) -> _Asked:
 
 def inspect_command(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2; or a folder, for a table of all.")
+        Path,
+        typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .tosa, .pt2), or a folder, for a table of all."),
     ],
     shape: Shape = None,
     bind: Bind = None,

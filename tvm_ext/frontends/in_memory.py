@@ -26,7 +26,7 @@ _FOLDER = TemporaryDirectory(prefix="tvm_ext_models_")
 _MOST_PROTO_BYTES = (1 << 31) - 1
 
 TAKEN = (
-    "the path of an .onnx, .tflite or .pt2 file (str or os.PathLike), its bytes, an onnx.ModelProto, a "
+    "the path of an .onnx, .tflite, .tosa or .pt2 file (str or os.PathLike), its bytes, an onnx.ModelProto, a "
     "torch.export.ExportedProgram, a torch.nn.Module with example_inputs, or a Relax IRModule"
 )
 """Sources of models, as errors list them."""
@@ -91,16 +91,18 @@ def _suffix(data: bytes) -> str:
     Flatbuffers and zip archives have marks; protobuf, which ONNX uses, has none.
     """
     if not data:
-        raise BadModel("the bytes given are empty (0 B); give those of an .onnx, .tflite or .pt2 file.")
+        raise BadModel("the bytes given are empty (0 B); give those of an .onnx, .tflite, .tosa or .pt2 file.")
     if data[4:8] == b"TFL3":
         return ".tflite"
+    if data[4:8] == b"TOSA":
+        return ".tosa"
     if data[:4] == b"PK\x03\x04":
         return ".pt2"
     if data[0] >> 3 in range(1, 26) and data[0] & 7 in (0, 2):  # a plausible first field of ModelProto
         return ".onnx"
     raise BadModel(
         f"the {len(data)} bytes given begin with {data[:8].hex(' ')}: that is neither ONNX, nor TensorFlow Lite (TFL3 "
-        "at byte 4), nor a .pt2 archive (PK)."
+        "at byte 4), nor TOSA (TOSA at byte 4), nor a .pt2 archive (PK)."
     )
 
 

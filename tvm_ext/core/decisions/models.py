@@ -47,7 +47,7 @@ class ModelOrigin(Decision):
     """The file that a model was read from, and its operators.
 
     path: empty for a module.
-    source_format: `onnx`, `tflite`, `torch` or `relax`.
+    source_format: `onnx`, `tflite`, `torch`, `tosa` or `relax`.
     name: a C prefix.
     signature: name of the signature of a TensorFlow Lite file that was chosen; empty without a choice.
     rounding: of quantized arithmetic, as in `QuantizedRounding`.

@@ -70,10 +70,14 @@ _LITERT = ReferenceRuntime(
 )  # fmt: skip
 LITERT_DEFAULT = replace(_LITERT, name="LiteRT's default kernels (XNNPACK)", modes=(), is_other=True)
 _TORCH = ReferenceRuntime(name="PyTorch", module="torch_runtime", needs="torch", install="tvm-ext[torch]")
+_TOSA = ReferenceRuntime(
+    name="the TOSA reference model", module="tosa_runtime", needs="tosa_reference_model", install="tosa-tools"
+)
 _OF_FORMAT: Mapping[str, tuple[ReferenceRuntime, ...]] = {
     "onnx": (_ONNXRUNTIME,),
     "tflite": (_TFLITE_MICRO, _LITERT),
     "torch": (_TORCH,),
+    "tosa": (_TOSA,),
     "relax": (),
 }
 

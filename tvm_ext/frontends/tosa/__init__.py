@@ -1,0 +1,1 @@
+"""Read TOSA graphs (.tosa flatbuffers and MLIR text) as static Relax modules."""
