@@ -146,7 +146,7 @@ def _is_transposed(node: Any) -> bool:
 
 def _decomposed(path: Path, program: Any) -> Any:
     """Return the program in ATen's core operators, which torch derives by running it on tensors without content."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     try:
         table = torch.export.default_decompositions()
