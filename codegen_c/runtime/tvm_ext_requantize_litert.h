@@ -52,9 +52,9 @@ static inline int32_t tvm_ext_requantize_litert(int32_t value, int32_t bits, int
     float factor;
     float rounded;
     int32_t result;
-    memcpy(&factor, &bits, sizeof factor);
+    (void)memcpy(&factor, &bits, sizeof factor);
     __asm__("vcvtr.s32.f32 %0, %1" : "=t"(rounded) : "t"((float)value * factor));
-    memcpy(&result, &rounded, sizeof result);
+    (void)memcpy(&result, &rounded, sizeof result);
     return result;
 #else
     return tvm_ext_requantize_litert_by_integers(value, bits);
