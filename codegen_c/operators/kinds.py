@@ -226,7 +226,7 @@ class QBinary(Operator):
 class QConstantBinary(Operator):
     """A QDQ tensor plus, minus or times quantized constants.
 
-    binary: the same of two tensors, of which `constant` is number `index`. inputs: those of `binary` without it.
+    binary: the operator with `constant` as its tensor number `index`. inputs: those of `binary` without it.
     """
 
     binary: QBinary

@@ -28,7 +28,7 @@ def reference(operator: QConstantBinary, inputs: list[Array], constant: Array | 
 
 
 def two_tensors_have_a_kernel(operator: QConstantBinary, target: Target) -> bool:
-    """a kernel for the same of two tensors must take it"""
+    """a kernel of two tensors must take it with its constant as a tensor"""
     return isinstance(select(operator.binary, target), Implementation)
 
 
