@@ -158,7 +158,6 @@ def tflite_relu(*shape: int) -> bytes:
     return tflite_of(lambda w: w.operator("RELU", [w.input("x", shape)], w.tensor("y", shape)))
 
 
-SAME: dict[str, Any] = {"opset": 19, "auto_pad": "SAME_UPPER"}
 IMAGE, KERNEL = (1, 1, 8, 8), np.ones((1, 1, 3, 3), "float32")
 TENSOR, NODES = "tensor_bytes", "nodes"
 # Contents of a file, and the limit that its refusal names.
@@ -187,7 +186,12 @@ ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
     "a long text": (lambda: written(b"\x52" + _varint(1 << 27) + bytes(1 << 27)), "text_bytes"),
     "many outputs": (many_outputs, "operands"),
     "frames of a signal": (frames, "4096 frames"),
-    "windows of a pool": (lambda: one("AveragePool", IMAGE, kernel_shape=[1 << 12] * 2, **SAME), "are written out"),
+    "windows of a pool": (
+        lambda: one(
+            "AveragePool", IMAGE, kernel_shape=[1 << 12] * 2, dilations=[2, 2], pads=[(1 << 12) - 1] * 4, opset=19
+        ),
+        "are written out",
+    ),
     "resize": (lambda: one("Resize", IMAGE, np.empty(0, "f4"), np.float32([1, 1, 1e6, 1e6])), "can be resized"),
 }  # fmt: skip
 

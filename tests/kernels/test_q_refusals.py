@@ -73,7 +73,7 @@ def test_each_is_taken_as_it_stands(operator: Operator) -> None:
 
 
 def test_tflite_rounding() -> None:
-    assert "TFLite's double rounding is not supported" in reasons(replace(SOFTMAX, rounding="tflite"))
+    assert "TensorFlow Lite's roundings are not supported" in reasons(replace(SOFTMAX, rounding="tflite"))
 
 
 @pytest.mark.parametrize("operator", ALL, ids=names)
