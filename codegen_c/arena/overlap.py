@@ -13,7 +13,7 @@ descending order, the output may begin above the input:
 A kernel that reads each element for the last time before it writes the element of the same position (`in_place`)
 needs no distance at all. If such a kernel returns to a row for its other channels (`Spatial.rows_behind`), the two
 tensors must have the same offset or not overlap. `too_near` finds pairs in a plan that break this rule; the planner
-then plans again without overlap of these pairs.
+then plans again without overlap of these pairs, and with the same offset for them where that takes more bytes.
 """
 
 from __future__ import annotations

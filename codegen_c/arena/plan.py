@@ -14,7 +14,8 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_place
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.planners import AllocationProblem, with_planners
 from codegen_c.arena.problem import Buffer, Gap
-from codegen_c.arena.solve import optimise, optimise_at_once
+from codegen_c.arena.same_offset import with_same_offsets
+from codegen_c.arena.solve import Solution, optimise, optimise_at_once
 from codegen_c.program.parallel import StepOrder
 from codegen_c.program.program import Program, parts_of
 from codegen_c.program.steps import (
@@ -98,80 +99,114 @@ def _planned(
     items = [*_tensors(program, alive, pins, kept, of_memory), *_scratch(program, activations, of_memory)]
     may_overlap = [step.without(kept) for step in overlaps(program)]
     may_overlap = uses.kept(may_overlap) if uses else may_overlap
-    apart: set[tuple[str, str]] = set()
-    # Plan again without the overlaps that kernels which return to rows do not allow, until there are none.
-    while True:
-        placements, arenas = _placed(program, items, may_overlap, alive, activations, apart, uses, kept)
-        refused = too_near(program, {name: place.offset for name, place in placements.items()})
-        if refused <= apart:
-            break
-        apart |= refused
-    arenas = [replace(one, alignment_bytes=alignments.get(one.inside, ALIGNMENT_BYTES)) for one in arenas]
-    placements |= _parts(program, placements, alive)
-    return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
-
-
-def _placed(
-    program: Program,
-    items: Sequence[_Item],
-    may_overlap: Sequence[Overlaps],
-    alive: Mapping[str, tuple[int, int]],
-    activations: str,
-    apart: Collection[tuple[str, str]],
-    uses: AtOnce | None,
-    kept: Collection[str],
-) -> tuple[dict[str, Placement], list[Arena]]:
-    """Return a placement for each item and the arenas.
-
-    may_overlap: pairs of tensors that may overlap, with their distances, for each step that allows any. apart: pairs
-    that must not overlap after all, because a plan with this overlap broke a rule of the step's kernel.
-    """
-    pairs = {pair for step in may_overlap for pair in (*step.ascending, *step.descending)}
-    _check_pins(items, pairs - {*apart}, uses)
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
     for memory in dict.fromkeys([activations, *(item.memory for item in items)]):
         inside = [item for item in items if item.memory == memory]
-        index = {item.name: number for number, item in enumerate(inside)}
-        choices = [
-            tuple(
-                {(index[a], index[b]): n for (a, b), n in one.items() if a in index and b in index}
-                for one in directions
-            )
-            for directions in (
-                (step.ascending, step.descending) for step in (step.without((), apart) for step in may_overlap)
-            )
-        ]
+        pairs = {pair for step in may_overlap for pair in (*step.ascending, *step.descending)}
         live = live_bytes(program, alive, pairs, memory, default=activations, kept=kept)
-        buffers = [item.buffer for item in inside]
-        if uses:
-            found = optimise_at_once(buffers, uses.pairs(list(index)), choices, uses.groups(index, buffers), max(live))
-        else:
-            found = optimise(buffers, choices, max(live))
-        planner = ""
-        if not uses:
-            problem = AllocationProblem(
-                memory=memory, names=tuple(index), buffers=tuple(buffers), lower_bound_bytes=max(live),
-                num_bytes=found.num_bytes,
-            )  # fmt: skip
-            found, planner = with_planners(problem, found)
-        for item, offset in zip(inside, found.offsets, strict=True):
-            placements[item.name] = Placement(
-                name=item.name, memory=memory, offset=offset, num_bytes=item.buffer.size, begin=item.buffer.begin,
-                end=item.buffer.end, is_scratch=item.is_scratch,
-            )  # fmt: skip
-        arenas.append(
-            Arena(
-                memory=memory,
-                num_bytes=found.num_bytes,
-                lower_bound_bytes=max(live),
-                proved=found.proved and (not apart or found.num_bytes == max(live)),
-                peak_step=live.index(max(live)),
-                container=container if (container := program.platform_memory(memory)) != memory else "",
-                planner=planner,
-            )
+        placed, arena = _placed(program, memory, inside, may_overlap, live, uses)
+        placements |= placed
+        arenas.append(replace(arena, alignment_bytes=alignments.get(arena.inside, ALIGNMENT_BYTES)))
+    placements |= _parts(program, placements, alive)
+    return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
+
+
+Pairs = frozenset[tuple[str, str]]
+_NO_PAIRS: Pairs = frozenset()
+
+
+def _placed(
+    program: Program,
+    memory: str,
+    items: Sequence[_Item],
+    may_overlap: Sequence[Overlaps],
+    live: Sequence[int],
+    uses: AtOnce | None,
+) -> tuple[dict[str, Placement], Arena]:
+    """Return the placements of a memory's items, and its arena.
+
+    may_overlap: pairs of tensors that may overlap, with their distances, for each step that allows any. live: most live
+    bytes at each step.
+    The output of a kernel that returns to rows may overlap an input only at the same offset, which no distance states.
+    If the first packing shifts the two, all is packed again without their overlap. If that takes more bytes, the two
+    are also packed as one buffer (`arena/same_offset.py`), and the smaller packing is taken.
+    """
+
+    def packed(apart: Pairs, same: Pairs) -> tuple[Solution, str]:
+        return _packed(memory, items, may_overlap, max(live), uses, apart, same)
+
+    def settled(found: tuple[Solution, str], *, joins: bool) -> tuple[Solution, str]:
+        apart, same = _NO_PAIRS, _NO_PAIRS
+        while refused := too_near(program, _offsets(items, found[0])) - apart:
+            new = refused - same if joins else _NO_PAIRS
+            # A pair that is refused though it should have the same offset could not be joined.
+            apart, same = apart | (refused - new), (same - refused) | new
+            found = packed(apart, same)
+        return found
+
+    first = packed(_NO_PAIRS, _NO_PAIRS)
+    best = settled(first, joins=False)
+    if best[0].num_bytes > first[0].num_bytes and not uses:
+        best = min(best, settled(first, joins=True), key=lambda found: found[0].num_bytes)
+    (solution, planner), offsets = best, _offsets(items, best[0])
+    placements = {
+        item.name: Placement(
+            name=item.name, memory=memory, offset=offsets[item.name], num_bytes=item.buffer.size,
+            begin=item.buffer.begin, end=item.buffer.end, is_scratch=item.is_scratch,
         )
-    return placements, arenas
+        for item in items
+    }  # fmt: skip
+    arena = Arena(
+        memory=memory, num_bytes=solution.num_bytes, lower_bound_bytes=max(live),
+        # The first packing may overlap more than the best, so what bounds the first bounds the best too.
+        proved=solution.num_bytes <= first[0].lower_bound_bytes, peak_step=live.index(max(live)),
+        container=container if (container := program.platform_memory(memory)) != memory else "", planner=planner,
+    )  # fmt: skip
+    return placements, arena
+
+
+def _offsets(items: Sequence[_Item], found: Solution) -> dict[str, int]:
+    return {item.name: offset for item, offset in zip(items, found.offsets, strict=True)}
+
+
+def _packed(
+    memory: str,
+    items: Sequence[_Item],
+    may_overlap: Sequence[Overlaps],
+    bound: int,
+    uses: AtOnce | None,
+    apart: Pairs,
+    same: Pairs,
+) -> tuple[Solution, str]:
+    """Return offsets of a memory's items, and the planner of another distribution that found them, or an empty name.
+
+    apart: pairs that must not overlap after all. same: pairs that should have the same offset.
+    """
+    steps = [step.without((), apart) for step in may_overlap]
+    _check_pins(items, {pair for step in steps for pair in (*step.ascending, *step.descending)}, uses)
+    index = {item.name: number for number, item in enumerate(items)}
+    choices = [
+        tuple(
+            {(index[a], index[b]): n for (a, b), n in one.items() if a in index and b in index}
+            for one in (step.ascending, step.descending)
+        )
+        for step in steps
+    ]
+    buffers = [item.buffer for item in items]
+    if uses:
+        return optimise_at_once(buffers, uses.pairs(list(index)), choices, uses.groups(index, buffers), bound), ""
+    joined = with_same_offsets(buffers, choices, {(index[a], index[b]) for a, b in same if a in index and b in index})
+    found = optimise(joined.buffers, joined.choices, bound)
+    names = tuple(items[inside[0]].name for inside in joined.members)
+    found, planner = with_planners(
+        AllocationProblem(
+            memory=memory, names=names, buffers=tuple(joined.buffers), lower_bound_bytes=bound,
+            num_bytes=found.num_bytes,
+        ),
+        found,
+    )  # fmt: skip
+    return replace(found, offsets=joined.offsets(found.offsets)), planner
 
 
 def _tensors(
