@@ -177,7 +177,7 @@ TVM_EXT_DSP_BLOCKS_TWICE(s8_twice_signed, TVM_EXT_DSP_ROUND_SIGNED)
 
 #else
 
-/* How sums become elements: rounded once, or twice without or with negative sums; `shift`, if all channels have one. */
+/* How sums become elements: rounded once, by one shift, or twice, without negative sums or with them. */
 typedef struct {
     bool is_joined;
     bool is_unsigned;
@@ -231,23 +231,23 @@ static inline void tvm_ext_dsp_blocks(const tvm_ext_dsp_blocks_form *form, uint8
     }
 }
 
-#define TVM_EXT_DSP_BLOCKS(NAME, IS_JOINED, ...)                                                              \
+#define TVM_EXT_DSP_BLOCKS(NAME, IS_JOINED, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                              \
     static inline void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights, const uint32_t *cells,  \
                             int32_t units, int32_t pairs, int32_t rounding)                                           \
     {                                                                                                                 \
-        const tvm_ext_dsp_blocks_form form = {.is_joined = IS_JOINED, __VA_ARGS__};                                   \
+        const tvm_ext_dsp_blocks_form form = {IS_JOINED, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};                \
         tvm_ext_dsp_blocks(&form, output, weights, cells, units, pairs, rounding, TVM_EXT_DSP_PIXELS, 2);             \
     }
-#define TVM_EXT_DSP_BLOCKS_OF(SUFFIX, ...)                                                                            \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##SUFFIX, false, __VA_ARGS__)                                       \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##SUFFIX, true, __VA_ARGS__)
+#define TVM_EXT_DSP_BLOCKS_OF(SUFFIX, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                                    \
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##SUFFIX, false, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)               \
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##SUFFIX, true, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)
 
-TVM_EXT_DSP_BLOCKS_OF(s8_4, .shift = 4)
-TVM_EXT_DSP_BLOCKS_OF(s8_8, .shift = 8)
-TVM_EXT_DSP_BLOCKS_OF(u8_4, .shift = 4, .is_unsigned = true)
-TVM_EXT_DSP_BLOCKS_OF(u8_8, .shift = 8, .is_unsigned = true)
-TVM_EXT_DSP_BLOCKS_OF(s8_twice, .rounds_twice = true)
-TVM_EXT_DSP_BLOCKS_OF(s8_twice_signed, .rounds_twice = true, .is_signed = true)
+TVM_EXT_DSP_BLOCKS_OF(s8_4, false, false, false, 4)
+TVM_EXT_DSP_BLOCKS_OF(s8_8, false, false, false, 8)
+TVM_EXT_DSP_BLOCKS_OF(u8_4, true, false, false, 4)
+TVM_EXT_DSP_BLOCKS_OF(u8_8, true, false, false, 8)
+TVM_EXT_DSP_BLOCKS_OF(s8_twice, false, true, false, 0)
+TVM_EXT_DSP_BLOCKS_OF(s8_twice_signed, false, true, true, 0)
 
 #endif
 

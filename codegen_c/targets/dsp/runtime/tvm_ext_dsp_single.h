@@ -157,23 +157,23 @@ TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, "4", FINISH_TWICE)
 
 #else
 
-#define TVM_EXT_DSP_SINGLE_OF(SUFFIX, ...)                                                                            \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 2, __VA_ARGS__)                                               \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 4, __VA_ARGS__)
-#define TVM_EXT_DSP_SINGLE(NAME, CHANNELS, ...)                                                                       \
+#define TVM_EXT_DSP_SINGLE(NAME, CHANNELS, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                               \
     static inline void NAME(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,             \
                             int32_t blocks, int32_t rounding)                                                         \
     {                                                                                                                 \
-        const tvm_ext_dsp_blocks_form form = {.is_joined = true, __VA_ARGS__};                                        \
+        const tvm_ext_dsp_blocks_form form = {true, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};                     \
         tvm_ext_dsp_blocks(&form, &output, weights, cells, units, blocks, rounding, 1, CHANNELS);                     \
     }
+#define TVM_EXT_DSP_SINGLE_OF(SUFFIX, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                                    \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 2, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)               \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 4, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)
 
-TVM_EXT_DSP_SINGLE_OF(s8_4, .shift = 4)
-TVM_EXT_DSP_SINGLE_OF(s8_8, .shift = 8)
-TVM_EXT_DSP_SINGLE_OF(u8_4, .shift = 4, .is_unsigned = true)
-TVM_EXT_DSP_SINGLE_OF(u8_8, .shift = 8, .is_unsigned = true)
-TVM_EXT_DSP_SINGLE_OF(s8_twice, .rounds_twice = true)
-TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, .rounds_twice = true, .is_signed = true)
+TVM_EXT_DSP_SINGLE_OF(s8_4, false, false, false, 4)
+TVM_EXT_DSP_SINGLE_OF(s8_8, false, false, false, 8)
+TVM_EXT_DSP_SINGLE_OF(u8_4, true, false, false, 4)
+TVM_EXT_DSP_SINGLE_OF(u8_8, true, false, false, 8)
+TVM_EXT_DSP_SINGLE_OF(s8_twice, false, true, false, 0)
+TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, false, true, true, 0)
 
 #endif
 
