@@ -100,6 +100,7 @@ class _Importer:
         self._refused: list[RefusedNode] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
+        self._in_loop = False
         # Shapes of inner tensors in the file hold only for its shapes of inputs.
         self._as_declared = all(shapes[file.tensors[i].name] == file.tensors[i].shape for i in file.inputs)
 
@@ -202,14 +203,15 @@ class _Importer:
         lists = stacked_lists(self._file, loop)
         variables = [relax.Var(f"state{place}", value.ty) for place, value in enumerate(given)]
         self._values.update(zip(loop.values, variables, strict=True))
-        around, self._statements = self._statements, Statements(self._sizes, folds=_folds)
+        around, self._statements = (self._statements, self._in_loop), Statements(self._sizes, folds=_folds)
+        self._in_loop = True
         try:
             for inner in loop.nodes:
                 if not any(inner is node for one in lists for node in one.nodes):
                     self._convert(inner)
             inside = self._statements
         finally:
-            self._statements = around
+            self._statements, self._in_loop = around
         kept = [place for place in range(len(given)) if all(place != one.place for one in lists)]
         made = [*(loop.results[place] for place in kept), loop.again, *(one.element for one in lists)]
         if not all(index in self._values for index in made):
@@ -294,7 +296,7 @@ class _Importer:
         if node.operator == "TRANSPOSE_CONV" and array_of(self._values[node.inputs[0]]) is None:
             # TensorFlow Lite Micro uses the shape of the output in the file, whatever this input says.
             given[0] = LayerInput(value=constant(np.array(self._file.tensors[node.outputs[0]].shape, np.int32)))
-        if (convert := integer_converter(self._file, node)) is not None:
+        if (convert := integer_converter(self._file, node, in_loop=self._in_loop)) is not None:
             return convert(self._integer_node(node, builder))
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
@@ -358,7 +360,7 @@ class _Importer:
 
     def _computes_integers(self, node: TfliteNode) -> bool:
         """Return True for an operator that is converted in the arithmetic of its integers."""
-        return self._rescales(node) or integer_converter(self._file, node) is not None
+        return self._rescales(node) or integer_converter(self._file, node, in_loop=self._in_loop) is not None
 
     def _integer_node(self, node: TfliteNode, builder: relax.BlockBuilder) -> IntegerNode:
         return IntegerNode(

@@ -1,7 +1,7 @@
 """Sums, products and element-wise arithmetic of integers, exact to TensorFlow Lite.
 
-Inputs are int8, uint8 or int16, and broadcast as in numpy. Squared differences convert both inputs to 2^-7 of twice the
-larger scale, for int16 to 1; comparisons to 2^-8 of a step.
+Inputs are int8, uint8 or int16, and broadcast as in numpy. Sums convert both inputs to 2^-20 of twice the larger scale,
+for int16 to 2^-15; squared differences to 2^-7 and 1; comparisons to 2^-8 of a step.
 """
 
 from __future__ import annotations
@@ -21,10 +21,40 @@ from tvm_ext.frontends.tflite.integers.node import IntegerNode, wide
 from tvm_ext.frontends.tflite.movement import Moved, cumulative_sum
 from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 
+_SUM_BITS = {"int8": 20, "uint8": 20, "int16": 15}
 _DIFFERENCE_BITS = {"int8": 7, "int16": 0}
 _COMPARISON_BITS = 8
 _FURTHEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}
 """Largest distance of an element from the zero point, which is 0 for int16."""
+
+
+def _sum(node: IntegerNode, options: type, sign: int) -> relax.Expr:
+    bits, common = _SUM_BITS[node.dtype], 2 * max(node.scale(0), node.scale(1))
+    factor = common / (1 << bits) / node.scale()
+    _check(node, 1 << bits, factor)
+    limits = _limits(node, node.options(options).FusedActivationFunction())
+
+    def element(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
+        first = rescaled(a * wide(1 << bits), node.scale(0) / common)
+        second = rescaled(b * wide(1 << bits), node.scale(1) / common)
+        return _bounded(node, rescaled(first + wide(sign) * second, factor), limits)
+
+    return node.elementwise(element, 0, 1)
+
+
+def add(node: IntegerNode) -> relax.Expr:
+    return _sum(node, tflite.AddOptions, 1)
+
+
+def subtract(node: IntegerNode) -> relax.Expr:
+    return _sum(node, tflite.SubOptions, -1)
+
+
+def multiply(node: IntegerNode) -> relax.Expr:
+    factor = node.scale(0) * node.scale(1) / node.scale()
+    _check(node, _FURTHEST[node.dtype], factor)
+    limits = _limits(node, node.options(tflite.MulOptions).FusedActivationFunction())
+    return node.elementwise(lambda a, b: _bounded(node, rescaled(a * b, factor), limits), 0, 1)
 
 
 def maximum(node: IntegerNode) -> relax.Expr:

@@ -8,6 +8,7 @@ import tflite
 from tvm import relax
 
 from tvm_ext.frontends.tflite.integers.arithmetic import (
+    add,
     add_n,
     batch_matmul,
     comparison,
@@ -16,8 +17,10 @@ from tvm_ext.frontends.tflite.integers.arithmetic import (
     least,
     maximum,
     minimum,
+    multiply,
     prelu,
     squared_difference,
+    subtract,
     sums_along,
 )
 from tvm_ext.frontends.tflite.integers.interpolation import resize_bilinear, resize_bilinear_unsigned
@@ -75,10 +78,15 @@ _OF_A_CONSTANT: dict[str, Converter] = {
     "MAXIMUM": maximum,
     "MINIMUM": minimum,
 }
+# A step in a loop becomes plain C as it is written: no kernel gives its sums and products TensorFlow Lite's roundings.
+_IN_A_LOOP: dict[str, Converter] = {"ADD": add, "SUB": subtract, "MUL": multiply}
 
 
-def integer_converter(file: TfliteFile, node: TfliteNode) -> Converter | None:
-    """Return the converter of an operator whose inputs are quantized to int8, uint8 or int16, or None for others."""
+def integer_converter(file: TfliteFile, node: TfliteNode, *, in_loop: bool = False) -> Converter | None:
+    """Return the converter of an operator whose inputs are quantized to int8, uint8 or int16, or None for others.
+
+    in_loop: whether the operator belongs to a step that runs in a loop.
+    """
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
     if not inputs or inputs[0].scales is None:
         return None
@@ -86,6 +94,8 @@ def integer_converter(file: TfliteFile, node: TfliteNode) -> Converter | None:
         return _OF_BYTES[node.operator]
     if inputs[0].dtype not in _OF_TYPE:
         return None
+    if in_loop and node.operator in _IN_A_LOOP:
+        return _IN_A_LOOP[node.operator]
     if node.operator in _OF_A_CONSTANT:
         return _OF_A_CONSTANT[node.operator] if any(tensor.data is not None for tensor in inputs) else None
     if node.operator == "SOFTMAX" and inputs[0].dtype == "int8":
