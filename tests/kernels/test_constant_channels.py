@@ -70,7 +70,7 @@ def test_elements_stay_the_same(rounding: Rounding, padding: int, groups: int, s
 
 
 def test_small_weights_whose_products_round_away() -> None:
-    """What a channel's products add is less than its factor can show."""
+    """The products of a channel are too small to change its element."""
     layer = convolution([0], weight=1, rounding="tflite")
     plain = plain_constant_channels(layer)
     assert not plain.weight[0].any()

@@ -435,7 +435,7 @@ def _asked(models: list[str], platforms: list[str]) -> _Asked:
 def inspect_command(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .tosa, .pt2), or a folder, for a table of all."),
+        typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .tosa, .pt2), or a folder of models."),
     ],
     shape: Shape = None,
     bind: Bind = None,

@@ -193,7 +193,7 @@ class CommonShift:
         return f"{'u8' if self.is_unsigned else 's8'}_{self.shift}"
 
     def factors(self, width: int) -> Array:
-        """Return the factors of each `width` channels as they are stored, int32[K / width, width]."""
+        """Return the stored factors, a row for each `width` channels: int32[K / width, width]."""
         return self.multiplier.reshape(-1, width)
 
 

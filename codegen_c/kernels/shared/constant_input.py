@@ -1,4 +1,4 @@
-"""Kernels of two tensors with a constant in place of one of them, which the kernel reads as it is stored."""
+"""Let a kernel of two tensors read a constant in place of one of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from codegen_c.operators.kinds import Array
 
 
 def stored_with_constant(stored: StoredRows, index: int) -> StoredRows:
-    """Return which rows are stored, for a kernel whose input `index` is constant."""
+    """Return the stored rows for the kernel of two tensors; all rows of its constant input `index` are stored."""
     others = [stored.input(position) for position in range(len(stored.inputs))]
     return replace(stored, inputs=(*others[:index], None, *others[index:]))
 

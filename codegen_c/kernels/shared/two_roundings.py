@@ -61,7 +61,7 @@ class TwoRoundings:
         return "s8_twice_signed" if self.is_signed else "s8_twice"
 
     def factors(self, width: int) -> Array:
-        """Return the factors of each `width` channels as they are stored: multipliers, then a word of shifts.
+        """Return the stored factors, a row for each `width` channels: multipliers, then a word of shifts.
 
         int32[K / width, width + 1]. width: at most 4, the bytes of the word.
         """
@@ -170,7 +170,7 @@ class ScaledSums:
         return f"s8_{self.shift}"
 
     def factors(self) -> Array:
-        """Return multiplier and rounding of each channel as they are stored, int32[K, 2]."""
+        """Return the stored factors, a row for each channel: multiplier and rounding, int32[K, 2]."""
         return np.stack([self.multiplier, self.rounding], axis=1)
 
 

@@ -80,22 +80,28 @@ def _rounded(total: tirx.Expr, sums: str, dtype: str) -> tirx.Expr:
     return tirx.Cast(dtype, tirx.Select(total > 0, (total + half) >> shift, -((half - total) >> shift)))
 
 
+def _places(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> np.ndarray:
+    """Return the place of each pixel of the result among the pixels of the input, float32."""
+    single = np.float32
+    scale = single(extent) / single(wanted)
+    if align_corners and wanted > 1:
+        scale = single(extent - 1) / single(wanted - 1)
+    places = np.arange(wanted, dtype=np.float32)
+    return (places + single(0.5)) * scale - single(0.5) if half_pixel_centers else places * scale
+
+
 _LITERT_BITS = 11
 """Bits of a distance in LiteRT's default kernels."""
 
 
 def _litert_taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> tuple[np.ndarray, ...]:
     """Return the same as `_taps`, in steps of 1/2048 of a pixel, from float32 places."""
-    single = np.float32
-    scale = single(extent) / single(wanted)
-    if align_corners and wanted > 1:
-        scale = single(extent - 1) / single(wanted - 1)
-    places = np.arange(wanted, dtype=np.float32)
-    places = (places + single(0.5)) * scale - single(0.5) if half_pixel_centers else places * scale
-    places = np.clip(places, single(0), single(extent - 1))
+    places = _places(extent, wanted, align_corners, half_pixel_centers)
+    places = np.clip(places, np.float32(0), np.float32(extent - 1))
     before = np.floor(places).astype(np.int32)
     behind = np.minimum(before + 1, extent - 1).astype(np.int32)
-    return before, behind, np.rint((places - before.astype(np.float32)) * single(1 << _LITERT_BITS)).astype(np.int32)
+    distances = (places - before.astype(np.float32)) * np.float32(1 << _LITERT_BITS)
+    return before, behind, np.rint(distances).astype(np.int32)
 
 
 def _litert_rounded(total: tirx.Expr, sums: str, dtype: str) -> tirx.Expr:
@@ -148,12 +154,7 @@ def resize_bilinear_unsigned(node: IntegerNode) -> relax.Expr:
 
 def _real_taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> tuple[np.ndarray, ...]:
     """Return for each pixel of the result the pixels on both sides, int32, and its float32 distance from the first."""
-    single = np.float32
-    scale = single(extent) / single(wanted)
-    if align_corners and wanted > 1:
-        scale = single(extent - 1) / single(wanted - 1)
-    places = np.arange(wanted, dtype=np.float32)
-    places = (places + single(0.5)) * scale - single(0.5) if half_pixel_centers else places * scale
+    places = _places(extent, wanted, align_corners, half_pixel_centers)
     before = np.maximum(np.floor(places).astype(np.int32), 0)
     behind = np.minimum(np.ceil(places).astype(np.int32), extent - 1)
     return before, behind, places - before.astype(np.float32)
