@@ -166,6 +166,15 @@ def test_the_report_names_the_rounding_and_its_runtime(tmp_path: Path) -> None:
     host = package.report["verify"]["host"]
     assert (host["reference"], host["passed"], host["differing"]) == (LITERT_DEFAULT.name, True, 0)
     assert package.report["model"]["quantized_rounding"] == "litert"
+    (port,) = package.interface.inputs
+    random = np.random.default_rng(3)
+    layers = tvm_ext.compare(package, {port.source: random_input(port.dtype, port.shape, random)}, reference=path)
+    assert layers.runtime == LITERT_DEFAULT.name and layers.num_compared == len(layers.layers) == 8
+    assert {one.verdict for one in layers.layers} == {"equal"}
+    x = random_input(port.dtype, (4, *port.shape[1:]), random)
+    found = package.evaluate(x, np.arange(4), reference=path)
+    assert found.reference is not None and found.reference.runtime == LITERT_DEFAULT.name
+    assert found.reference.scores == found.scores
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.samples import Sample, check_inputs
-from tvm_ext.frontends.load import load
 from tvm_ext.frontends.pair_states import Pairs
-from tvm_ext.packages.model_file import model_file
+from tvm_ext.packages.model_file import loaded_again, model_file
 from tvm_ext.packages.package import TRACE_FILE, Package
 from tvm_ext.report.interface import bundle_names, firmware_of
 from tvm_ext.verification.account import as_stored, source_of
@@ -57,9 +56,7 @@ def compare(
     _check_comparable(package, on)
     check_inputs(package.interface, inputs)
     file = model_file(package.folder, package.report["model"], reference)
-    shapes = {port.source: port.shape for port in package.interface.inputs}
-    signature = package.report["model"].get("signature")
-    module = load(file, shapes=shapes, bind=bind, states=states, limits=limits, signature=signature)
+    module = loaded_again(file, package.report, package.interface, bind=bind, states=states, limits=limits)
     values, lines = compared_values(package.report, package.folder), step_lines(package.folder / TRACE_FILE)
     if len(lines) != len(package.report["steps"]):
         raise BadPackage(

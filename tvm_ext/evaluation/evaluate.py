@@ -15,8 +15,7 @@ from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
 from tvm_ext.evaluation.evaluation import PackageEvaluation, ReferenceScores, Scores, Task, scores_of, task_of
 from tvm_ext.execution.batches import Inputs, arrays_of, batch_of, dequantized
 from tvm_ext.execution.samples import Sample
-from tvm_ext.frontends.load import load
-from tvm_ext.packages.model_file import model_file
+from tvm_ext.packages.model_file import loaded_again, model_file
 from tvm_ext.verification.reference_runtimes.ask import ask
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -81,16 +80,18 @@ def _reference(
         return None, "is not comparable: the model keeps states over time, and samples are evaluated one by one"
     named = None if reference is True else reference
     try:
-        return _of_file(model_file(folder, report["model"], named), interface, arrays, port), ""
+        return _of_file(model_file(folder, report["model"], named), report, interface, arrays, port), ""
     except TvmExtError as error:
         if named is not None:
             raise
         return None, str(error)
 
 
-def _of_file(file: Path, interface: Interface, arrays: Sample, port: Port) -> Known:
+def _of_file(
+    file: Path, report: Mapping[str, Any], interface: Interface, arrays: Sample, port: Port
+) -> Known:  # fmt: skip
     """Run the model file in its reference runtime on the same samples. Raises BadInput and the errors of `load`."""
-    mod = load(file, shapes={one.source: one.shape for one in interface.inputs})
+    mod = loaded_again(file, report, interface)
     dtypes = {param.name: str(param.ty.dtype) for param in mod["main"].params}
     if unknown := [one.source for one in interface.inputs if one.source not in dtypes]:
         raise BadInput(f"{file.name}: has no input {unknown[0]!r}, which the package reads.")

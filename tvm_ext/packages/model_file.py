@@ -1,4 +1,4 @@
-"""The model file that a package was compiled from, identified by its hash."""
+"""The model file that a package was compiled from, identified by its hash, and loaded as it was for the package."""
 
 from __future__ import annotations
 
@@ -7,8 +7,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tvm
+from numpy.typing import ArrayLike
+
+from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BadInput
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.in_memory import kept_file
+from tvm_ext.frontends.load import load
+from tvm_ext.frontends.pair_states import Pairs
+
+
+def loaded_again(
+    file: Path,
+    report: Mapping[str, Any],
+    interface: Interface,
+    *,
+    bind: Mapping[str, ArrayLike] | None = None,
+    states: Pairs | None = None,
+    limits: Limits | None = None,
+) -> tvm.IRModule:
+    """Load the model file of a package with the package's shapes, signature and rounding.
+
+    report, interface: of the package. bind, states, limits: the arguments of `load` for the package, which no report
+    names. Raises the errors of `load`.
+    """
+    model = report["model"]
+    return load(
+        file,
+        shapes={port.source: port.shape for port in interface.inputs},
+        bind=bind,
+        states=states,
+        limits=limits,
+        signature=model.get("signature"),
+        rounding=model.get("quantized_rounding") or "model",
+    )
 
 
 def model_file(folder: Path, model: Mapping[str, Any], reference: str | Path | None) -> Path:

@@ -12,7 +12,13 @@ import numpy as np
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor, signature_inputs
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
-from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
+from tvm_ext.verification.reference_runtimes.tflite_tensors import (
+    Sample,
+    inputs_of,
+    made_tensors,
+    read_unchanged,
+    with_outputs,
+)
 
 _WORD_BITS = 32
 
@@ -28,8 +34,9 @@ def run_reference(
 ) -> dict[str, Any]:  # fmt: skip
     """Return outputs and inner tensors by sample.
 
-    other_mode: use LiteRT's default kernels, without inner tensors. signature: as in `read_tflite`; LiteRT's runner of
-    this signature is called where its subgraph is not the file's first.
+    other_mode: use LiteRT's default kernels, which return inner tensors as outputs of the graph.
+    signature: as in `read_tflite`; LiteRT's runner of this signature is called where its subgraph is not the file's
+    first.
     """
     from ai_edge_litert import interpreter as litert
 
@@ -37,7 +44,9 @@ def run_reference(
     kernels = kinds.AUTO if other_mode else kinds.BUILTIN_REF
 
     file, data = read_unchanged(path, sha256, limits, signature)
-    watched = {} if other_mode else made_tensors(file, inner)
+    watched = made_tensors(file, inner)
+    if other_mode and watched:
+        data = with_outputs(data, file.main, [*watched.values()])
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
         arrays = inputs_of(file, {**sample, **kept})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import tflite
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
@@ -28,6 +30,24 @@ def made_tensors(file: TfliteFile, names: Sequence[str]) -> dict[str, int]:
     wanted, every = set(names), [tensor.name for tensor in file.tensors]
     made = {index for node in file.nodes for index in node.outputs if index >= 0}
     return {every[i]: i for i in sorted(made) if every[i] in wanted and every.count(every[i]) == 1}
+
+
+_OUTPUTS_FIELD = 8
+"""Position of the field `outputs` in the table SubGraph of TensorFlow Lite's schema."""
+
+
+def with_outputs(data: bytes, subgraph: int, tensors: Sequence[int]) -> bytes:
+    """Return a file whose subgraph also has the given tensors as outputs, which delegates then keep.
+
+    A flatbuffer refers to a vector by its distance ahead, so that a longer vector can be appended to the file.
+    """
+    table = tflite.Model.GetRootAsModel(data, 0).Subgraphs(subgraph)
+    outputs = [*dict.fromkeys([*table.OutputsAsNumpy().tolist(), *tensors])]
+    changed = bytearray(data) + bytes(-len(data) % 4)
+    vector, field = len(changed), table._tab.Pos + table._tab.Offset(_OUTPUTS_FIELD)
+    changed += struct.pack(f"<I{len(outputs)}i", len(outputs), *outputs)
+    struct.pack_into("<I", changed, field, vector - field)
+    return bytes(changed)
 
 
 def inputs_of(file: TfliteFile, sample: Sample) -> list[Array]:
