@@ -174,3 +174,20 @@ def test_auto_pad_becomes_padding_of_the_operators(tmp_path: Path, mode: str) ->
     assert [op_name(binding.value) for binding in bindings(mod["main"])] == [
         "relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.nn.avg_pool2d",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("equation", "first", "second"),
+    [
+        ("bihd,bjhd->bhij", (1, 5, 2, 3), (1, 6, 2, 3)),
+        (" ...ij, ...jk ", (2, 5, 4), (2, 4, 3)),
+        ("ii,ij->ij", (4, 4), (4, 3)),
+        ("ij,ij->", (4, 3), (4, 3)),
+        ("bij,jk->bik", (1, 5, 1), (4, 3)),
+    ],
+    ids=["heads", "result that is not written", "diagonal", "number", "broadcast"],
+)
+def test_einsums(tmp_path: Path, equation: str, first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    model = model_of([NODE("Einsum", ["a", "b"], ["y"], equation=equation)], {"a": first, "b": second}, ["y"])
+    random = np.random.default_rng(9)
+    agree(saved(model, tmp_path), {n: random.normal(size=s).astype("f4") for n, s in {"a": first, "b": second}.items()})

@@ -53,6 +53,7 @@ from relay_passes.regions.pack_weights import PackWeights
 from relay_passes.searched import Searched
 from relay_passes.simplify.drop_roundings import DropRoundings
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.expand_einsums import ExpandEinsums
 from relay_passes.simplify.expose_gathers import ExposeGathers
 from relay_passes.simplify.expose_interpolations import ExposeInterpolations
 from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
@@ -115,7 +116,8 @@ def ahead_of_quantizing() -> list[tvm.transform.Pass]:
 def attention() -> list[tvm.transform.Pass]:
     """Return the passes that bring attention and normalizations from any exporter to one form."""
     return [
-        ShareMatrices(), RecognizeLeaks(), SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations(),
+        ExpandEinsums(), ShareMatrices(), RecognizeLeaks(), SliceSplits(), MergeReshapes(), SimplifySoftmax(),
+        RecognizeNormalizations(),
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Matrix products: Gemm, and DFT and STFT of static length."""
+"""Matrix products: Gemm, Einsum, and DFT and STFT of static length."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ class Gemm(onnx_frontend.Gemm):
         product = super()._impl_v13(bb, onnx_input([a, b]), {**attr, "alpha": 1.0}, params)
         scaled = emit.multiply(bb.normalize(product), alpha)
         return scaled if c is None else emit.add(scaled, emit.multiply(c, beta))
+
+
+class Einsum(onnx_frontend.Einsum):
+    """An einsum. Of two tensors it stays an operator of Relax, which passes turn into a matrix product."""
+
+    @classmethod
+    def _impl_v12(
+        cls, bb: relax.BlockBuilder, inputs: Sequence[relax.Expr], attr: Mapping[str, Any], params: object
+    ) -> relax.Expr:
+        if len(inputs) != 2:
+            return super()._impl_v12(bb, inputs, attr, params)
+        return relax.op.einsum(tuple(inputs), attr["equation"].decode().replace(" ", ""))
 
 
 Inputs = Sequence["relax.Expr | None"]
@@ -138,6 +150,7 @@ def _convolved(emit: Emitter, signal: relax.Expr, table: np.ndarray, stride: int
 
 CONVERTERS = {
     ("", "Gemm"): Gemm,
+    ("", "Einsum"): Einsum,
     ("", "DFT"): DFT,
     ("", "STFT"): STFT,
 }
