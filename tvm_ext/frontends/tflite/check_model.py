@@ -14,6 +14,7 @@ from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.tflite.custom import refusal_of_custom
 from tvm_ext.frontends.tflite.dynamic_range import refusal_of_weights
 from tvm_ext.frontends.tflite.layers import MOST_BIAS_ERROR, steps_of_sums
+from tvm_ext.frontends.tflite.mediapipe import is_of_mediapipe, refusal_of_mediapipe
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, Scales, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
 
@@ -90,7 +91,7 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     if node.operator.startswith("Flex"):
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:
-        return refusal_of_custom(file, node)
+        return refusal_of_mediapipe(file, node) if is_of_mediapipe(node) else refusal_of_custom(file, node)
     if node.is_choice:
         return _of_choice(file, node)
     if node.is_guarded and _may_fail(file, node):

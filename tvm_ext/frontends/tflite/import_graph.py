@@ -37,7 +37,7 @@ from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupporte
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements, name_variables
-from tvm_ext.frontends.tflite import custom
+from tvm_ext.frontends.tflite import custom, mediapipe
 from tvm_ext.frontends.tflite.check_model import CHOICE, WAY_OUT, bias_factor, refusal
 from tvm_ext.frontends.tflite.integers.convert import integer_converter
 from tvm_ext.frontends.tflite.integers.node import IntegerNode, Meaning
@@ -288,6 +288,8 @@ class _Importer:
     def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, as_stored: bool) -> relax.Expr:
         if node.is_choice:
             return self._chosen(node, builder)
+        if mediapipe.is_of_mediapipe(node):
+            return mediapipe.convert(node, self._values)
         if node.is_custom:
             return custom.convert(self._file, node, self._values)
         given = [None if index < 0 else self._operand(index) for index in node.inputs]

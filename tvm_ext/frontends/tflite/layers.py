@@ -165,25 +165,36 @@ def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | N
     shape = array_of(size.value)
     if shape is None or shape.size != 4:
         raise Refused("the shape of its output depends on data")
-    extents, wanted = static_shape(data.value)[1:3], [int(extent) for extent in shape[1:3]]
-    kernel, strides = static_shape(weight.value)[1:3], (options.StrideH(), options.StrideW())
+    wanted, strides = [int(extent) for extent in shape[1:3]], (options.StrideH(), options.StrideW())
     if int(shape[3]) != static_shape(weight.value)[0] or static_shape(weight.value)[3] != static_shape(data.value)[3]:
         raise Refused("its weights fit neither its input's channels nor its output's")
     _check_sums(data, weight, operands[3:], axis=0)
+    is_same = options.Padding() == tflite.Padding.SAME
+    result = transposed(data, weight, (wanted[0], wanted[1]), strides=strides, is_same=is_same)
+    return activated(_biased(result, _in_steps(data, weight, operands[3:])), options.FusedActivationFunction())
+
+
+def transposed(
+    data: LayerInput, weight: LayerInput, wanted: tuple[int, int], *, strides: tuple[int, int], is_same: bool
+) -> relax.Expr:
+    """Return a transposed convolution of data [N, H, W, C] by weights [K, R, S, C]. Raises Refused.
+
+    wanted: rows and columns of its output. is_same: pad as SAME padding does for this output, otherwise not at all.
+    """
+    extents, kernel = static_shape(data.value)[1:3], static_shape(weight.value)[1:3]
     padding, beyond = [0, 0, 0, 0], [0, 0]
     for axis in (0, 1):
-        if options.Padding() == tflite.Padding.SAME:
+        if is_same:
             padding[axis] = same_padding(wanted[axis], kernel[axis], strides[axis], 1)[0]
         # Elements that the transposed convolution computes after the wanted output; a negative number are missing ones.
         excess = (extents[axis] - 1) * strides[axis] + kernel[axis] - padding[axis] - wanted[axis]
         padding[axis + 2], beyond[axis] = max(excess, 0), max(-excess, 0)
         if beyond[axis] >= strides[axis]:
-            raise Refused(f"its input does not reach all of its output {wanted}")
-    result = relax.op.nn.conv2d_transpose(
+            raise Refused(f"its input does not reach all of its output {list(wanted)}")
+    return relax.op.nn.conv2d_transpose(
         data.real(), weight.real(), strides=strides, padding=padding, output_padding=beyond, data_layout="NHWC",
         kernel_layout="OHWI", out_layout="NHWC",
     )  # fmt: skip
-    return activated(_biased(result, _in_steps(data, weight, operands[3:])), options.FusedActivationFunction())
 
 
 def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:

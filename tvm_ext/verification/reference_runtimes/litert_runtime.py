@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.tflite.mediapipe import TRANSPOSED, is_of_mediapipe, read_window
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor, signature_inputs
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
 from tvm_ext.verification.reference_runtimes.tflite_tensors import (
@@ -44,6 +45,8 @@ def run_reference(
     kernels = kinds.AUTO if other_mode else kinds.BUILTIN_REF
 
     file, data = read_unchanged(path, sha256, limits, signature)
+    if any(is_of_mediapipe(node) for node in file.nodes):
+        data = _with_built_in_layers(data)
     watched = made_tensors(file, inner)
     if other_mode and watched:
         data = with_outputs(data, file.main, [*watched.values()])
@@ -73,6 +76,34 @@ def run_reference(
         seen.append({**kept, **tensors})
         kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}
+
+
+def _with_built_in_layers(data: bytes) -> bytes:
+    """Return the file with TRANSPOSE_CONV in place of MediaPipe's transposed convolution, which LiteRT lacks."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)  # its attributes have no types
+    kind = schema.BuiltinOperator.TRANSPOSE_CONV
+    model.operatorCodes.append(schema.OperatorCodeT(deprecatedBuiltinCode=kind, version=3, builtinCode=kind))
+    for graph in model.subgraphs:
+        for node in graph.operators:
+            if (model.operatorCodes[node.opcodeIndex].customCode or b"").decode("utf-8", "replace") != TRANSPOSED:
+                continue
+            window = read_window(bytes(node.customOptions))
+            size = np.array(graph.tensors[node.outputs[0]].shape, "<i4")
+            model.buffers.append(schema.BufferT(data=np.frombuffer(size.tobytes(), np.uint8)))
+            place = len(model.buffers) - 1
+            graph.tensors.append(schema.TensorT(shape=[4], type=schema.TensorType.INT32, buffer=place, name="size"))
+            source, weight, bias = node.inputs
+            padding = schema.Padding.SAME if window.is_same else schema.Padding.VALID
+            rows, columns = window.strides
+            node.inputs, node.opcodeIndex = [len(graph.tensors) - 1, weight, source, bias], len(model.operatorCodes) - 1
+            node.builtinOptionsType, node.customOptions = schema.BuiltinOptions.TransposeConvOptions, None
+            node.builtinOptions = schema.TransposeConvOptionsT(padding=padding, strideH=rows, strideW=columns)
+    builder = flatbuffers.Builder(len(data))
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def _named(file: TfliteFile, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
