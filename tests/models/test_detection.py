@@ -1,4 +1,7 @@
-"""TFLite_Detection_PostProcess against TensorFlow Lite Micro's: its reference call by call, its C in packages."""
+"""TFLite_Detection_PostProcess against TensorFlow Lite Micro's: its reference call by call, its C in packages.
+
+LiteRT alone takes bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from codegen_c.custom.registry import custom_operator
 from tests.support.custom_operators import options, saved
 from tests.support.peers import peer
 from tests.support.sweeps import some_of
-from tests.support.tflite_file import TfliteWriter
+from tests.support.tflite_file import Quantized, TfliteWriter
+from tests.support.tflite_runners import litert, saved_tflite
 from tvm_ext import BuildOptions
 from tvm_ext.custom import CustomCall, CustomTensor
 
@@ -105,10 +109,74 @@ def test_its_c_is_tflms(regular: bool, tmp_path: Path) -> None:
             assert_same([one[name] for name, _ in SHAPES], answers(interpreter, list(sample.values())))
 
 
+CODES, PROBABILITIES, UNITS = (Quantized(scale=s, zero_point=z) for s, z in ((0.07, 121), (0.0041, 3), (1 / 255, 0)))
+
+
+def of_bytes(*, scores: str, **changes: Any) -> bytes:
+    """The same with encodings and anchors of bytes."""
+    net = TfliteWriter()
+    encodings = net.input("encodings", (1, BOXES, 4), "uint8", CODES)
+    quantized = PROBABILITIES if scores == "uint8" else None
+    known = net.input("classes_in", (1, BOXES, CLASSES + 1), scores, quantized)
+    anchors = net.constant("anchors", np.round(ANCHORS * 255).astype(np.uint8), UNITS)
+    results = [net.tensor(name, shape) for name, shape in SHAPES]
+    net.operator(
+        "TFLite_Detection_PostProcess", [encodings, known, anchors], results, custom=options(**{**OPTIONS, **changes})
+    )
+    return net.finish(results)
+
+
+@pytest.mark.parametrize(
+    ("scores", "changes"),
+    [("uint8", {}), ("uint8", {"use_regular_nms": True}), ("float32", {"nms_score_threshold": 0.5})],
+)
+def test_bytes_are_those_of_litert(scores: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """Bit by bit, with scores that are equal and anchors that no class reaches the threshold of."""
+    data, random = of_bytes(scores=scores, **changes), np.random.default_rng(4)
+    package = tvm_ext.build(tvm_ext.load(saved_tflite(data, tmp_path)), "host", tmp_path / "out")
+    assert package.report["verify"]["host"]["reference"] == "LiteRT"
+    counts = set[int]()
+    with package.session() as session:
+        for _ in range(30):
+            encodings = random.integers(90, 150, (1, BOXES, 4)).astype(np.uint8)
+            known = random.integers(0, 12, (1, BOXES, CLASSES + 1)) * 20
+            known = known.astype(np.uint8) if scores == "uint8" else (known / 256).astype(np.float32)
+            expected = litert(data, [encodings, known])
+            found = session.run({"encodings": encodings, "classes_in": known})
+            count = int(expected[3][0])
+            assert found["number"][0] == count
+            for (name, _), array in zip(SHAPES[:3], expected, strict=False):
+                np.testing.assert_array_equal(found[name][:, :count], array[:, :count])
+                assert not found[name][:, count:].any()
+            counts.add(count)
+    assert max(counts) > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({2: {"dtype": "float32"}}, "its anchors are float32 and its encodings uint8; LiteRT reads both in one type"),
+        ({1: {"scale": ()}}, "its input 'classes_in' is uint8 with 0 scales; one scale is needed"),
+        ({1: {"dtype": "int8"}}, "they must be encodings, scores and anchors in float32, or in uint8. Put a DEQUANT"),
+    ],
+)
+def test_bytes_that_it_refuses(changes: dict[int, dict[str, Any]], reason: str) -> None:
+    operator = custom_operator("TFLite_Detection_PostProcess")
+    assert operator is not None
+    shapes = {"encodings": (1, BOXES, 4), "classes_in": (1, BOXES, CLASSES + 1), "anchors": ANCHORS.shape}
+    tensors = tuple(
+        CustomTensor(**{"shape": shape, "dtype": "uint8", "name": name, "scale": (0.1,), "zero_point": (1,)}
+                     | changes.get(place, {}))
+        for place, (name, shape) in enumerate(shapes.items())
+    )  # fmt: skip
+    call = CustomCall(operator=operator.name, inputs=tensors, outputs=(), options=OPTIONS)
+    assert reason in str(operator.refuses(call))
+
+
 @pytest.mark.parametrize(
     ("shapes", "changes", "reason"),
     [
-        ([(1, 40, 4), (1, 40, 4)], {}, "they must be float32 encodings, scores and anchors"),
+        ([(1, 40, 4), (1, 40, 4)], {}, "they must be encodings, scores and anchors in float32, or in uint8"),
         ([(1, 40, 4), (1, 39, 4), (40, 4)], {}, "do not belong to the anchors of one image"),
         ([(1, 40, 4), (1, 40, 5), (40, 4)], {}, "3 classes, scores [1, 40, 5] do not fit"),
         ([(1, 40, 4), (1, 40, 4), (40, 3)], {}, "anchors [40, 3], 3 classes"),

@@ -1,9 +1,13 @@
 """TFLite_Detection_PostProcess: decode boxes from anchors, and select the best boxes that overlap no better box.
 
-Encodings float32[1, B, 4 or more], scores float32[1, B, K], anchors float32[B, 4] -> boxes float32[1, D, 4], classes
-and scores float32[1, D], and their number float32[1]; the rest is zeros. K: num_classes, or one more for the
-background. With use_regular_nms each class selects boxes separately, at most detections_per_class; without it, each
+Encodings [1, B, 4 or more], scores [1, B, K] and anchors [B, 4], each float32 or uint8 with a scale -> boxes float32[1,
+D, 4], classes and scores float32[1, D], and their number float32[1]; the rest is zeros. K: num_classes, or one more for
+the background. With use_regular_nms each class selects boxes separately, at most detections_per_class; without it, each
 anchor takes part with its best class. A box without an area overlaps no box; TensorFlow Lite Micro fails on it.
+
+LiteRT alone takes uint8, and it reads the anchors in the type of the encodings. A real number is (q - zero point) *
+scale in float32, so the order of scores is that of their bytes. Boxes are decoded only of anchors whose best score
+reaches the threshold, because each box takes two exponential functions in double precision.
 """
 
 from __future__ import annotations
@@ -44,10 +48,18 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 
 def _refuses(call: CustomCall) -> str | None:
     """Return the reason why a call is not supported, or None."""
-    shapes = [tensor.shape for tensor in call.present]
-    if len(shapes) != 3 or len(call.inputs) != 3 or any(tensor.dtype != "float32" for tensor in call.present):
-        return f"its inputs are {', '.join(map(str, call.present))}; they must be float32 encodings, scores and anchors"
-    encodings, scores, anchors = shapes
+    given = call.present
+    if len(given) != 3 or len(call.inputs) != 3 or any(tensor.dtype not in ("float32", "uint8") for tensor in given):
+        return (
+            f"its inputs are {', '.join(map(str, given))}; they must be encodings, scores and anchors in float32, or "
+            "in uint8. Put a DEQUANTIZE before it"
+        )
+    if given[0].dtype != given[2].dtype:
+        return f"its anchors are {given[2].dtype} and its encodings {given[0].dtype}; LiteRT reads both in one type"
+    unscaled = next((t for t in given if t.dtype == "uint8" and not len(t.scale) == len(t.zero_point) == 1), None)
+    if unscaled is not None:
+        return f"its input {unscaled.name!r} is uint8 with {len(unscaled.scale)} scales; one scale is needed"
+    encodings, scores, anchors = (tensor.shape for tensor in given)
     classes = int(_number(call, "num_classes"))
     if len(encodings) != 3 or len(scores) != 3 or encodings[:2] != scores[:2] or encodings[0] != 1:
         return f"encodings {list(encodings)} and scores {list(scores)} do not belong to the anchors of one image"
@@ -63,7 +75,8 @@ def _refuses(call: CustomCall) -> str | None:
 
 
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
-    encodings, scores, anchors = (array for array in inputs if array is not None)
+    pairs = zip(call.present, (array for array in inputs if array is not None), strict=True)
+    encodings, scores, anchors = (_real(tensor, array) for tensor, array in pairs)
     classes, most = int(_number(call, "num_classes")), _most(call)
     boxes, known = _decoded(call, encodings[0], anchors), scores[0, :, scores.shape[2] - classes :]
     if _by_class(call):
@@ -76,6 +89,12 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
     for place, (i, k) in enumerate(found):
         results[0][place], results[1][place], results[2][place] = boxes[i], k, known[i, k]
     return [*(result[np.newaxis] for result in results), np.array([len(found)], np.float32)]
+
+
+def _real(tensor: CustomTensor, array: Array) -> Array:
+    if tensor.dtype == "float32":
+        return array
+    return (array.astype(np.float32) - np.float32(tensor.zero_point[0])) * np.float32(tensor.scale[0])
 
 
 def _decoded(call: CustomCall, encodings: Array, anchors: Array) -> Array:
@@ -118,17 +137,21 @@ def _code(call: CustomCall) -> CustomCode:
         for names in (_SCALES, ["nms_score_threshold"], ["nms_iou_threshold"])
     )
     numbers = [boxes, coordinates, columns, classes, columns - classes, most, of_class]
+    steps = [_steps(tensor) for tensor in call.present]
     search = "by_class" if _by_class(call) else "fast"
     floats = 5 * boxes + most
     body = [
-        f"static const tvm_ext_detection shape = {{{', '.join(map(str, numbers))}, {{{scale}}}, {least}, {overlap}}};",
+        "static const tvm_ext_detection shape = {",
+        f"    {', '.join(map(str, numbers))}, {{{scale}}}, {least}, {overlap},",
+        f"    {', '.join(steps)}",
+        "};",
         "float *const numbers = (float *)(void *)scratch;",
         f"int32_t *const places = (int32_t *)(void *)&scratch[{4 * floats}];",
         "const tvm_ext_detection_memory memory = {",
         f"    numbers, &numbers[{4 * boxes}], &numbers[{5 * boxes}], places, &places[{most}],",
         f"    &scratch[{4 * (floats + most + boxes)}]",
         "};",
-        "tvm_ext_detection_decode(encodings, anchors, memory.boxes, &shape);",
+        "tvm_ext_detection_decode(encodings, anchors, class_scores, memory.boxes, &shape);",
         f"const int32_t count = tvm_ext_detection_{search}(class_scores, &memory, &shape);",
         "tvm_ext_detection_results(&memory, count, boxes, classes, scores, number, &shape);",
     ]
@@ -141,6 +164,13 @@ def _code(call: CustomCall) -> CustomCode:
         scratch_bytes=4 * (floats + most + boxes) + boxes,
         instructions=boxes * (800 + 12 * classes + 40 * most),
     )
+
+
+def _steps(tensor: CustomTensor) -> str:
+    """Return how the C makes real numbers of a tensor's elements: its zero point and scale, 0 for floats."""
+    if tensor.dtype == "float32":
+        return "{0.0f, 0.0f}"
+    return f"{{{float_literal(float(tensor.zero_point[0]))}, {float_literal(float(np.float32(tensor.scale[0])))}}}"
 
 
 OPERATORS = (

@@ -15,6 +15,7 @@ from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTen
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
 from tvm_ext.verification.reference_runtimes.tflite_tensors import (
     Sample,
+    clear_unwritten,
     inputs_of,
     made_tensors,
     read_unchanged,
@@ -71,8 +72,10 @@ def run_reference(
         tensor_of = partial(interpreter.get_tensor, subgraph_index=file.main)
         if not other_mode:
             _check_quotients(path, file, tensor_of)
-        outputs.append({file.tensors[index].name: np.array(tensor_of(index)) for index in file.outputs})
-        tensors = {name: np.array(tensor_of(index)) for name, index in watched.items()}
+        values = {index: np.array(tensor_of(index)) for index in (*file.outputs, *watched.values())}
+        clear_unwritten(file, values)
+        outputs.append({file.tensors[index].name: values[index] for index in file.outputs})
+        tensors = {name: values[index] for name, index in watched.items()}
         seen.append({**kept, **tensors})
         kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}

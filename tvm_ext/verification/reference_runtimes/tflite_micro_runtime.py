@@ -14,7 +14,13 @@ import tflite
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, node_options
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
-from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
+from tvm_ext.verification.reference_runtimes.tflite_tensors import (
+    Sample,
+    clear_unwritten,
+    inputs_of,
+    made_tensors,
+    read_unchanged,
+)
 
 # Estimated bytes of the arena: an element in all its copies and in kernels' scratch buffers, of at most an int32 each;
 # tables of the interpreter for each operator and tensor; and a constant part.
@@ -76,8 +82,11 @@ def run_reference(
         for place, array in enumerate(inputs_of(file, {**sample, **kept})):
             interpreter.set_input(array, place)
         interpreter.invoke()
-        outputs.append({file.tensors[i].name: np.array(interpreter.get_output(n)) for n, i in enumerate(file.outputs)})
-        tensors = {name: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for name, index in watched.items()}
+        values = {index: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for index in watched.values()}
+        values |= {index: np.array(interpreter.get_output(place)) for place, index in enumerate(file.outputs)}
+        clear_unwritten(file, values)
+        outputs.append({file.tensors[index].name: values[index] for index in file.outputs})
+        tensors = {name: values[index] for name, index in watched.items()}
         seen.append({**kept, **tensors})
         kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}

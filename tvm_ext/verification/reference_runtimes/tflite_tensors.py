@@ -50,6 +50,18 @@ def with_outputs(data: bytes, subgraph: int, tensors: Sequence[int]) -> bytes:
     return bytes(changed)
 
 
+def clear_unwritten(file: TfliteFile, values: Mapping[int, Array]) -> None:
+    """Set rows after the last detection to 0, where TFLite_Detection_PostProcess leaves what its memory held before.
+
+    values: tensors by index, which are changed.
+    """
+    for node in file.nodes:
+        if node.operator == "TFLite_Detection_PostProcess" and node.outputs[-1] in values:
+            count = int(values[node.outputs[-1]].reshape(-1)[0])
+            for index in values.keys() & set(node.outputs[:-1]):
+                values[index][:, count:] = 0
+
+
 def inputs_of(file: TfliteFile, sample: Sample) -> list[Array]:
     """Return a sample's arrays in the order of the file's inputs."""
     return [np.ascontiguousarray(sample[file.tensors[index].name]).reshape(_shape(file, index, sample))

@@ -7,6 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Real numbers of bytes: (byte - zero_point) * step; a step of 0 stands for floats. */
+typedef struct {
+    float zero_point;
+    float step;
+} tvm_ext_detection_steps;
+
 /* Boxes, and rows and classes of their scores. first: column of the first class. scale: {y, x, h, w} of encodings.
    most: boxes that come out; most_of_class: of one class, where each is selected for itself. */
 typedef struct {
@@ -20,6 +26,9 @@ typedef struct {
     float scale[4];
     float least_score;
     float most_overlap;
+    tvm_ext_detection_steps encodings;
+    tvm_ext_detection_steps scores;
+    tvm_ext_detection_steps anchors;
 } tvm_ext_detection;
 
 /* Memory of a call: boxes and scores of each anchor, the best found, which anchors may still be taken. */
@@ -32,13 +41,45 @@ typedef struct {
     uint8_t *open;
 } tvm_ext_detection_memory;
 
-/* Encodings {y, x, h, w} of distances from anchors {y, x, h, w}, in double, as boxes. */
-static inline void tvm_ext_detection_decode(const float *encodings, const float *anchors, float *boxes,
-                                            const tvm_ext_detection *shape)
+/* Real number of an element of floats or of bytes. */
+static inline float tvm_ext_detection_real(const void *values, int32_t place, const tvm_ext_detection_steps *steps)
+{
+    if (steps->step > 0.0f) {
+        return ((float)((const uint8_t *)values)[place] - steps->zero_point) * steps->step;
+    }
+    return ((const float *)values)[place];
+}
+
+/* The best class of an anchor, the first one of equal scores. The order of bytes is that of their real numbers. */
+static inline int32_t tvm_ext_detection_best_class(const void *scores, int32_t anchor, const tvm_ext_detection *shape)
+{
+    const int32_t first = anchor * shape->columns + shape->first;
+    int32_t best = 0;
+    for (int32_t k = 1; k < shape->classes; ++k) {
+        const bool is_better = shape->scores.step > 0.0f
+                                   ? ((const uint8_t *)scores)[first + k] > ((const uint8_t *)scores)[first + best]
+                                   : ((const float *)scores)[first + k] > ((const float *)scores)[first + best];
+        best = is_better ? k : best;
+    }
+    return best;
+}
+
+/* Encodings {y, x, h, w} of distances from anchors {y, x, h, w}, in double, as boxes; of anchors that may be selected.
+ */
+static inline void tvm_ext_detection_decode(const void *encodings, const void *anchors, const void *scores,
+                                            float *boxes, const tvm_ext_detection *shape)
 {
     for (int32_t i = 0; i < shape->boxes; ++i) {
-        const float *const code = &encodings[i * shape->coordinates];
-        const float *const anchor = &anchors[4 * i];
+        const int32_t best = i * shape->columns + shape->first + tvm_ext_detection_best_class(scores, i, shape);
+        if (tvm_ext_detection_real(scores, best, &shape->scores) < shape->least_score) {
+            continue;
+        }
+        float code[4];
+        float anchor[4];
+        for (int32_t k = 0; k < 4; ++k) {
+            code[k] = tvm_ext_detection_real(encodings, i * shape->coordinates + k, &shape->encodings);
+            anchor[k] = tvm_ext_detection_real(anchors, 4 * i + k, &shape->anchors);
+        }
         for (int32_t axis = 0; axis < 2; ++axis) {
             const double extent = (double)anchor[axis + 2];
             const double middle = (double)code[axis] / (double)shape->scale[axis] * extent + (double)anchor[axis];
@@ -63,17 +104,17 @@ static inline float tvm_ext_detection_overlap(const float *a, const float *b)
     return common / (area_a + area_b - common);
 }
 
-/* Anchors of the best scores, each `stride` behind the last, without those that overlap better ones; their number. */
-static inline int32_t tvm_ext_detection_select(const float *scores, int32_t stride, int32_t most,
-                                               const tvm_ext_detection_memory *memory, const tvm_ext_detection *shape)
+/* Anchors of the best scores in memory->scores without those that overlap better ones; their number. */
+static inline int32_t tvm_ext_detection_select(int32_t most, const tvm_ext_detection_memory *memory,
+                                               const tvm_ext_detection *shape)
 {
     for (int32_t i = 0; i < shape->boxes; ++i) {
-        memory->open[i] = (uint8_t)(scores[i * stride] >= shape->least_score);
+        memory->open[i] = (uint8_t)(memory->scores[i] >= shape->least_score);
     }
     for (int32_t count = 0; count < most; ++count) {
         int32_t best = -1;
         for (int32_t i = 0; i < shape->boxes; ++i) {
-            if (memory->open[i] != 0u && (best < 0 || scores[i * stride] > scores[best * stride])) {
+            if (memory->open[i] != 0u && (best < 0 || memory->scores[i] > memory->scores[best])) {
                 best = i;
             }
         }
@@ -93,39 +134,34 @@ static inline int32_t tvm_ext_detection_select(const float *scores, int32_t stri
 }
 
 /* The best class of each anchor, and the best anchors by these; their number. */
-static inline int32_t tvm_ext_detection_fast(const float *scores, const tvm_ext_detection_memory *memory,
+static inline int32_t tvm_ext_detection_fast(const void *scores, const tvm_ext_detection_memory *memory,
                                              const tvm_ext_detection *shape)
 {
     for (int32_t i = 0; i < shape->boxes; ++i) {
-        const float *const row = &scores[i * shape->columns + shape->first];
-        memory->scores[i] = row[0];
-        for (int32_t k = 1; k < shape->classes; ++k) {
-            memory->scores[i] = row[k] > memory->scores[i] ? row[k] : memory->scores[i];
-        }
+        const int32_t best = i * shape->columns + shape->first + tvm_ext_detection_best_class(scores, i, shape);
+        memory->scores[i] = tvm_ext_detection_real(scores, best, &shape->scores);
     }
-    const int32_t count = tvm_ext_detection_select(memory->scores, 1, shape->most, memory, shape);
+    const int32_t count = tvm_ext_detection_select(shape->most, memory, shape);
     for (int32_t n = 0; n < count; ++n) {
         const int32_t i = memory->selected[n];
-        int32_t k = 0;
-        while (scores[i * shape->columns + shape->first + k] != memory->scores[i]) {
-            ++k;
-        }
-        memory->best[n] = i * shape->classes + k;
+        memory->best[n] = i * shape->classes + tvm_ext_detection_best_class(scores, i, shape);
         memory->best_scores[n] = memory->scores[i];
     }
     return count;
 }
 
 /* The best anchors of each class for itself, and the best of all of them; their number. */
-static inline int32_t tvm_ext_detection_by_class(const float *scores, const tvm_ext_detection_memory *memory,
+static inline int32_t tvm_ext_detection_by_class(const void *scores, const tvm_ext_detection_memory *memory,
                                                  const tvm_ext_detection *shape)
 {
     int32_t count = 0;
     for (int32_t k = 0; k < shape->classes; ++k) {
-        const float *const of_class = &scores[shape->first + k];
-        const int32_t found = tvm_ext_detection_select(of_class, shape->columns, shape->most_of_class, memory, shape);
+        for (int32_t i = 0; i < shape->boxes; ++i) {
+            memory->scores[i] = tvm_ext_detection_real(scores, i * shape->columns + shape->first + k, &shape->scores);
+        }
+        const int32_t found = tvm_ext_detection_select(shape->most_of_class, memory, shape);
         for (int32_t n = 0; n < found; ++n) {
-            const float score = of_class[memory->selected[n] * shape->columns];
+            const float score = memory->scores[memory->selected[n]];
             int32_t place = count;
             while (place > 0 && memory->best_scores[place - 1] < score) {
                 --place;
