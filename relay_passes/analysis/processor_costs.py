@@ -36,11 +36,16 @@ class ProcessorCosts:
 
     def nanoseconds(self, composite: relax.Function) -> int | None:
         """Return the predicted time of one run, or None where the processor cannot run the composite."""
+        cycles = self.cycles(composite)
+        return None if cycles is None else self.from_cycles(cycles)
+
+    def cycles(self, composite: relax.Function) -> float | None:
+        """Return the predicted cycles of one run, or None where the processor cannot run the composite."""
         if self.backend.refuses(composite) is not None:
             return None
         cost, time, home = self.backend.footprint(composite), self.time, self.time.platform.activations
         if self.is_offload:  # its cycles come from the platform and include memories
-            return self.from_cycles(cost.instructions)
+            return cost.instructions
         if not self.runs_floats and (cost.computes_floats or _holds_floats(composite)):
             return None
         cycles = time.compute_cycles(cost.kernel, cost.instructions)
@@ -49,7 +54,7 @@ class ProcessorCosts:
         cycles += sum(time.read_cycles(home, num_bytes, kernel.input) for num_bytes in cost.read_bytes.values())
         cycles += time.read_cycles(home, cost.scratch_access_bytes, kernel.scratch)
         cycles += time.read_cycles(weights, cost.weights_read_bytes, kernel.constants)
-        return self.from_cycles(cycles)
+        return cycles
 
     @property
     def is_offload(self) -> bool:

@@ -50,8 +50,9 @@ from relay_passes.analysis.quantization_units import Unit, is_float_tensor, unit
 from relay_passes.analysis.run_units import FLOAT, Array, IntegerChoice, Sample, UnitRunner
 from relay_passes.analysis.spectra import IsTransform, spectra
 from relay_passes.analysis.wide_states import wide_states
-from relay_passes.dataflow import array_of, bindings, op_name
+from relay_passes.dataflow import array_of, bindings, op_name, operands, outputs
 from relay_passes.quantization.insert_qdq import Written, insert_qdq
+from relay_passes.quantization.leave_costly import CostRule, choose_by_cost
 from relay_passes.simplify.expose_gathers import ExposeGathers
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, PortScales, QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
@@ -76,6 +77,7 @@ class QuantizeInt8:
     activations: "int16" for all operators with int16 kernels, or "mixed" for as many of them as bring every output to
     min_snr_db.
     is_transform: tells matrices of Fourier transforms, whose spectra stay in float.
+    cost_rule: how predicted cycles and bytes count; None where accuracy alone does.
 
     Raises UnsupportedModel for a model that is already quantized, that computes nothing in float, or that has operators
     without an int8 form where float is not allowed.
@@ -94,11 +96,12 @@ class QuantizeInt8:
         bits: WeightBits | None = None,
         activations: Activations = "int8",
         is_transform: IsTransform = lambda _: False,
+        cost_rule: CostRule | None = None,
     ) -> None:
         self.bits, self.activations = bits or WeightBits(), activations
         self.samples, self.labels, self.resets, self.elementwise = samples, labels, resets, elementwise
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
-        self.is_transform = is_transform
+        self.is_transform, self.cost_rule = is_transform, cost_rule
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         _refuse_quantized(mod["main"])
@@ -167,28 +170,53 @@ class QuantizeInt8:
         # 5. Choose the units with weights of 4 bits. Biases are corrected again for each choice of bits.
         four_bit_units = choose_bits(runner, samples, all_integer, corrected, self.bits, min_snr_db=self.min_snr_db)
         all_integer = replace(all_integer, linear=corrected(four_bit_units)) if four_bit_units else all_integer
+
+        def corrected_again(tried: IntegerChoice) -> IntegerChoice:
+            # Biases made up for errors of operators that are float now.
+            again = replace(tried, linear=correct_biases(runner, samples, tried, four_bit_units & tried.units))
+            return max(again, tried, key=reached_db)
+
         # 6. Leave units in float until the outputs are accurate enough.
         choice = follow_neighbours(runner, all_integer, params)
         if self.float_allowed:
             choice, chosen = self._chosen(runner, steps, samples, all_integer, params)
             in_float += chosen
-            if chosen:  # biases made up for errors of operators that are float now
-                again = replace(choice, linear=correct_biases(runner, samples, choice, four_bit_units & choice.units))
-                choice = max(again, choice, key=reached_db)
-        # 7. Write the choice into the module, and the measurements into its attributes.
+            choice = corrected_again(choice) if chosen else choice
+
+        def quantized(tried: IntegerChoice) -> tuple[tvm.IRModule, Written]:
+            made = insert_qdq(func, units, tried, integer_results=not self.float_io, num_states=len(steps.states))
+            changed = mod.clone()
+            changed.update_func(mod.get_global_var("main"), made.function)
+            for var, layer in made.functions.items():
+                changed.update_func(var, layer)
+            # The integers are ours, not the file's: they round once, as the QDQ form says, whatever the file's format
+            # does.
+            return replace(ModelOrigin.read(changed), rounding="onnx").write(changed), made
+
+        # 7. Leave units in float that are slower in integers.
+        cost_report: Mapping[str, Any] = {}
+        if self.cost_rule is not None:
+            results = outputs(func)
+            kept = (
+                [*states, *results[len(results) - len(steps.states) :]] if self.float_io else [*func.params, *results]
+            )
+            found = choose_by_cost(
+                self.cost_rule, mod, units, choice, {leaf for port in kept for leaf in operands(port)},
+                without=lambda left: corrected_again(
+                    follow_neighbours(runner, replace(choice, units=choice.units - left), params)
+                ),
+                written=lambda tried: quantized(tried)[0],
+            )  # fmt: skip
+            choice, cost_report = found.choice, found.report
+            in_float += found.left
+        # 8. Write the choice into the module, and the measurements into its attributes.
         measured = measure(runner, samples, choice)
-        changed = mod.clone()
-        written = insert_qdq(func, units, choice, integer_results=not self.float_io, num_states=len(steps.states))
-        changed.update_func(mod.get_global_var("main"), written.function)
-        for var, layer in written.functions.items():
-            changed.update_func(var, layer)
+        changed, written = quantized(choice)
         changed = _with_port_scales(changed, written)
         initial_states = _begun(func, steps.states, choice)
-        report = self._report(runner, choice, measured, in_float, four_bit_units) | _width_report(width)
+        report = self._report(runner, choice, measured, in_float, four_bit_units) | _width_report(width) | cost_report
         if steps.states:
             report |= _carried_report(carried_error(runner, steps, choice), initial_states)
-        # The integers are ours, not the file's: they round once, as the QDQ form says, whatever the file's format does.
-        changed = replace(ModelOrigin.read(changed), rounding="onnx").write(changed)
         return QuantizationMeasured(report=report).write(KeptStates(states=initial_states).write(changed))
 
     def _chosen(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 import tvm
 
 from codegen_c.custom.registry import run_reference
 from relay_passes.dataflow import outputs, static_shape
 from tvm_ext.compilation.stages import changing, quantizing, streaming
-from tvm_ext.core.decisions.models import ChangedPorts, HopCost, KeptStates, PortNames
+from tvm_ext.core.decisions.models import ChangedPorts, HopCost, KeptStates, PortNames, QuantizationMeasured
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -40,6 +41,8 @@ def forms_of(
             register_references(mod, run_reference)  # quantizing runs the model on the calibration data
             with native_warnings_dropped():
                 formed = tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
+            if quantize == options.quantize == "int8":
+                _say_costs(QuantizationMeasured.read(formed).report or {})
         _check_labels(formed, options)
         return tvm.transform.Sequential(changing(options))(formed)
 
@@ -63,6 +66,24 @@ def _check_labels(mod: tvm.IRModule, options: BuildOptions) -> None:
             f"labels: {len(options.labels)} labels are given, but output {wanted[0]} of shape {list(shape)} has "
             f"{shape[-1] if shape else 'no'} classes along its last axis. Give a label for each class."
         )
+
+
+def _say_costs(quantization: Mapping[str, Any]) -> None:
+    """Warn if the quantized network is predicted to be slower or larger than the float network."""
+    if "costs" not in quantization:
+        return
+    in_float, integers = (
+        (costs["cycles"], costs["weights_bytes"] + costs["peak_bytes"])
+        for costs in (quantization["costs"][dtype] for dtype in ("float32", "int8"))
+    )
+    compared = zip(("cycles", "bytes of constants and activations"), integers, in_float, strict=True)
+    worse = [f"{ours:,} {unit} and in float {theirs:,}" for unit, ours, theirs in compared if ours > theirs]
+    if worse:
+        warnings.warn(
+            f"quantize = 'int8': the network is predicted to take {', and '.join(worse)}. Compare with "
+            "quantize = 'none'.",
+            ModelNotice, stacklevel=2,
+        )  # fmt: skip
 
 
 def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:

@@ -17,12 +17,14 @@ each method that it tries. `passes` is a shorter list without these searches.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 
 import tvm
 from tvm import relax
 
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend, Estimate, footprint_of
-from codegen_c.composites.lower_operator import Lower, lower_operator
+from codegen_c.composites.lower_operator import Lower, lower_operator, remembering_lower
 from codegen_c.costs.predict import time_model
 from codegen_c.kernels.fourier.fourier_f32 import is_transform
 from codegen_c.kernels.measurements import UNMEASURED, KernelMeasurements
@@ -30,6 +32,7 @@ from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.lower import macs_of_function
 from codegen_c.tir.repeat import with_count
 from relay_passes.analysis.choose_precision import WeightBits
+from relay_passes.analysis.module_costs import ModuleCosts, module_costs
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.layout.cancel_moves import CancelMoves
 from relay_passes.layout.change_inputs import ChangeInputs
@@ -44,6 +47,7 @@ from relay_passes.memory.place_ports import LeavePorts, PlacePorts
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
 from relay_passes.processors.reach_accelerators import ReachAccelerators
+from relay_passes.quantization.leave_costly import CostRule
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
@@ -102,8 +106,34 @@ def quantizing(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
             min_snr_db=options.min_snr_db, bits=bits, activations=options.activations, is_transform=is_transform,
+            cost_rule=cost_rule(platform, options) if saved_bytes == 0 else None,
         ),
     ]  # fmt: skip
+
+
+def cost_rule(platform: Platform, options: BuildOptions) -> CostRule | None:
+    """Return how predicted costs count where a model is quantized; None where no core has measured times.
+
+    Operators are left in float for their cost only where the options ask for int8 alone: not with quantize = 'auto',
+    which looks for a model that fits, with a limit of flash, or with other widths of weights or activations. The peak
+    may rise up to half of the memory, because an arena may be larger than the peak.
+    """
+    core = platform.processor
+    if platform.core_of(core) not in instruction_set_of(core).times or not computes_floats(platform, options):
+        return None
+    plain = replace(options, io="arena", place_port=None)
+    backend = backend_of(platform, plain, remembering_lower(), estimate=cache(footprint_of))
+    costs = replace(processor_costs(platform, plain, backend, "first")[0], runs_floats=True)
+
+    def costs_of(mod: tvm.IRModule) -> ModuleCosts | None:
+        return module_costs(tvm.transform.Sequential(before_order(platform, backend, plain))(mod), costs)
+
+    has_widths = options.weights != "int8" or options.activations != "int8"
+    is_bound = options.quantize == "auto" or has_widths or options.flash_bytes is not None
+    return CostRule(
+        costs_of=costs_of, moves_to_float=not is_bound,
+        most_peak_bytes=options.limit_bytes(platform) // 2,
+    )  # fmt: skip
 
 
 def ahead_of_quantizing() -> list[tvm.transform.Pass]:

@@ -284,6 +284,12 @@ def quantization_table(quantization: Report) -> RenderableType:
     summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
     if "carried_snr_db" in quantization:
         summary += f"; outputs with states carried over all of them: {quantization['carried_snr_db']:.2f} dB"
+    if costs := quantization.get("costs"):
+        before, after = (
+            f"{number(one['cycles'])} cycles and {number(one['weights_bytes'] + one['peak_bytes'])} B"
+            for one in (costs["float32"], costs["int8"])
+        )
+        summary += f"; predicted: float {before}, quantized {after}"
     return Group(table, Text(summary))
 
 
