@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnxruntime import InferenceSession
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
@@ -15,6 +16,7 @@ from tests.models.onnx_models import model_of, relu_model, saved, write
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.frontends.load import load
 from tvm_ext.frontends.onnx import known_operators
+from tvm_ext.verification.reference_runtimes.ask import run_module
 
 NODE = helper.make_node
 WEIGHTS = np.ones((1, 4), "float32")
@@ -76,6 +78,38 @@ def test_checker_refuses(tmp_path: Path) -> None:
     model = model_of([NODE("Relu", ["nowhere"], ["y"])], {"x": (1, 4)}, ["y"])
     with pytest.raises(BadModel, match=r"checker refuses it.*nowhere"):
         load(write(tmp_path, model.SerializeToString()))
+
+
+def test_operator_that_onnx_does_not_have(tmp_path: Path) -> None:
+    """Its node has no domain: it is named like nodes of other domains, not in the words of ONNX's checker."""
+    model = model_of([NODE("RequantShift", ["x"], ["y"], div=2)], {"x": (1, 4)}, ["y"])
+    with pytest.raises(UnsupportedModel, match=r"RequantShift, once .*CustomOperator.*'ai\.onnx\.RequantShift'"):
+        load(saved(model, tmp_path))
+    model.graph.node.append(NODE("Relu", ["nowhere"], ["z"]))
+    with pytest.raises(BadModel, match=r"checker refuses it.*nowhere"):
+        load(saved(model, tmp_path))
+
+
+def test_operator_of_a_newer_opset(tmp_path: Path) -> None:
+    """onnxruntime's optimizer writes LayerNormalization, which ONNX has from opset 17 on, beside opset 12."""
+    scale = np.linspace(0.5, 2, 4, dtype="float32")
+    model = model_of([NODE("LayerNormalization", ["x", "s"], ["y"])], {"x": (3, 4)}, ["y"], constants={"s": scale})
+    model.opset_import[0].version = 12
+    path = saved(model, tmp_path)
+    mod, given = load(path), np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    (found,) = run_module(mod, [{"x": given}])
+    (wanted,) = InferenceSession(path).run(None, {"x": given})
+    np.testing.assert_allclose(found["y"], wanted, atol=1e-6)
+
+
+def test_open_shape_that_does_not_fit_as_one(tmp_path: Path) -> None:
+    """The extents of the model's constants are tried, and the message gives the one that fits."""
+    weights = np.ones((14, 3), "float32")
+    model = model_of([NODE("MatMul", ["x", "w"], ["y"])], {"x": (14,)}, ["y"], constants={"w": weights})
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch_size"
+    with pytest.raises(BadModel, match=r"leaves the shape of 'x' open; it fits with --shape x=14\."):
+        load(saved(model, tmp_path))
+    assert load(saved(model, tmp_path), shapes={"x": (14,)})
 
 
 def test_weights_of_the_wrong_size(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_ext.core.errors import BadModel
+from tvm_ext.frontends.onnx.read_file import undeclared_nodes
 
 Array = np.ndarray
 _PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -288,6 +290,23 @@ def inferred_types(
     followed too.
     """
     data_prop = longest_vector is not None and longest_vector <= _LONGEST_VECTOR
+    try:
+        graph = _inferred(model, shapes, data_prop=data_prop)
+    except _INFERENCE_ERRORS as error:
+        if not _is_standard(model):
+            return {}
+        text = " ".join(str(error).split()).removeprefix("[ShapeInferenceError] ")[:400]
+        raise BadModel(
+            f"{path}: ONNX's type and shape inference refuses it: {text}{_shape_hint(model, shapes)}."
+        ) from None
+    return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}
+
+
+_INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, ValueError, RuntimeError)
+
+
+def _inferred(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], *, data_prop: bool) -> onnx.GraphProto:
+    """Return the graph with inferred types, from inputs of these shapes. Raises `_INFERENCE_ERRORS`."""
     static = onnx.ModelProto()
     static.CopyFrom(model)
     for value in static.graph.input:
@@ -298,22 +317,46 @@ def inferred_types(
     for value in static.graph.output:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
+    is_standard = _is_standard(model)
+    return onnx.shape_inference.infer_shapes(
+        static, check_type=is_standard, strict_mode=is_standard, data_prop=data_prop
+    ).graph
+
+
+_MOST_EXTENTS = 24
+"""Number of extents that are tried for an open dimension."""
+
+
+def _shape_hint(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Return the way out of a failed inference: an extent of an open dimension, other than 1, with which it succeeds.
+
+    The extents of the model's constants are tried, one for one dimension at a time.
+    """
+    extents = sorted({dim for constant in model.graph.initializer for dim in constant.dims if dim > 1})[:_MOST_EXTENTS]
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim if value.name in shapes else ()
+        open_axes = [axis for axis, dim in enumerate(dims) if dim.dim_value <= 0]
+        for axis, extent in itertools.product(open_axes, extents):
+            shape = shapes[value.name]
+            tried = (*shape[:axis], extent, *shape[axis + 1 :])
+            if _infers(model, {**shapes, value.name: tried}):
+                given = f"{value.name}={','.join(map(str, tried))}"
+                return f". The model leaves the shape of {value.name!r} open; it fits with --shape {given}"
+    return ""
+
+
+def _infers(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     try:
-        graph = onnx.shape_inference.infer_shapes(
-            static, check_type=_is_standard(model), strict_mode=_is_standard(model), data_prop=data_prop
-        ).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
-        if not _is_standard(model):
-            return {}
-        text = " ".join(str(error).split()).removeprefix("[ShapeInferenceError] ")[:400]
-        raise BadModel(f"{path}: ONNX's type and shape inference refuses it: {text}") from None
-    return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}
+        _inferred(model, shapes, data_prop=False)
+    except _INFERENCE_ERRORS:
+        return False
+    return True
 
 
 def _is_standard(model: onnx.ModelProto) -> bool:
     """Return True for a model of standard operators alone, all of which ONNX infers correctly."""
     known = all(node.domain in _STANDARD and node.op_type not in _INFERRED_WRONG for node in model.graph.node)
-    return known and not model.functions
+    return known and not model.functions and not undeclared_nodes(model)
 
 
 def _is_tensor(value: onnx.ValueInfoProto) -> bool:

@@ -41,6 +41,7 @@ from tvm_ext.frontends.onnx.known_operators import (
     domain_of,
     has_standard_body,
     is_control_flow,
+    opset_for,
     standard_body,
 )
 from tvm_ext.frontends.onnx.model_inputs import bind_hint, selecting_inputs
@@ -148,7 +149,7 @@ class _Importer:
         self._refuse_nodes(self._sizes.limits.excess("nodes", self._num_translated))
         try:
             inputs = [scope[name] for name in node.input]
-            self._known.check(node, inputs, opsets.get(domain_of(node.domain), 1))
+            self._known.check(node, inputs, opset_for(node, opsets))
             if depth > _MAX_DEPTH:
                 raise Refused(f"functions nest deeper than {_MAX_DEPTH}")
             reason = self._sizes.limits.excess("operands", max(len(node.input), len(node.output)))
@@ -186,7 +187,7 @@ class _Importer:
         opsets: Opsets,
         depth: int,
     ) -> Sequence[relax.Expr | _Unknown | None]:
-        opset = opsets.get(domain_of(node.domain), 1)
+        opset = opset_for(node, opsets)
         function = self._known.function(node)
         if function is not None:
             return self._expand(function, node, inputs, label, depth, prefix=f"{label}/")
@@ -214,7 +215,7 @@ class _Importer:
         self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opsets: Opsets, depth: int
     ) -> Sequence[relax.Expr | _Unknown | None]:
         """Translate the node by the operators that the standard defines it by, or fold it."""
-        opset = opsets.get(domain_of(node.domain), 1)
+        opset = opset_for(node, opsets)
         folded = fold_node(node, inputs, opset, self._sizes) if all_constant(inputs) else None
         if folded is not None:
             return folded
@@ -246,7 +247,7 @@ class _Importer:
         given = inputs + [None] * (len(function.input) - len(inputs))
         scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
         opsets = dict(outer or {}) | {domain_of(entry.domain): entry.version for entry in function.opset_import}
-        values = attribute_values(function, node, (outer or {}).get(domain_of(node.domain), 1))
+        values = attribute_values(function, node, opset_for(node, outer or {}))
         for index, inner in enumerate(function.node):
             name = f"{prefix}{inner.name or f'{inner.op_type}_{index}'}" if prefix else label
             self._convert(bind_attributes(inner, values), scope, name, opsets, depth + 1)
@@ -299,7 +300,7 @@ class _Importer:
             run=run, isolate=isolate, emit=lambda build: self._nodes.emit(build, label), limits=self._sizes.limits
         )
         try:
-            results = CONTROL_FLOW[node.op_type](node, inputs, opsets.get(domain_of(node.domain), 1), label, tools)
+            results = CONTROL_FLOW[node.op_type](node, inputs, opset_for(node, opsets), label, tools)
             if node.op_type == "If" and not all_constant(inputs):
                 hint = bind_hint(selecting_inputs(self._model, self._shapes, node.input))
                 skips = (

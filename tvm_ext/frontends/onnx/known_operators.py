@@ -14,6 +14,7 @@ from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW
 from tvm_ext.frontends.onnx.custom_nodes import is_brought
 from tvm_ext.frontends.onnx.fold_node import all_constant
 from tvm_ext.frontends.onnx.operators import converters
+from tvm_ext.frontends.onnx.read_file import first_opsets
 from tvm_ext.frontends.onnx.refusals import not_defined, refusal
 from tvm_ext.frontends.onnx.selected_rows import unread_selections
 from tvm_ext.frontends.refusals import Refused
@@ -59,6 +60,16 @@ def is_control_flow(node: onnx.NodeProto) -> bool:
 
 def domain_of(name: str) -> str:
     return "" if name == "ai.onnx" else name
+
+
+def opset_for(node: onnx.NodeProto, opsets: Mapping[str, int]) -> int:
+    """Return the opset by which a node is read: the one that is declared for its domain, or the operator's first.
+
+    The first is newer where a tool writes an operator that the declared opset does not have yet.
+    """
+    domain = domain_of(node.domain)
+    declared = opsets.get(domain, 1)
+    return declared if domain else max(declared, first_opsets().get(node.op_type, 1))
 
 
 def standard_body(node: onnx.NodeProto, opset: int, inputs: Sequence[relax.Expr | None]) -> onnx.FunctionProto | None:

@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from tvm_ext.core.limits import Limits
 # Limit of protobuf. Larger models keep their weights in external files.
 _MAX_FILE_BYTES = (1 << 31) - 1
 _OLDEST_OPSET = 6
+_DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +52,7 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
 
 def opset_of(model: onnx.ModelProto, domain: str = "") -> int:
     """Return the version of the model's operator set, or 0 when it imports none of that domain."""
-    names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+    names = _DEFAULT_DOMAINS if domain in _DEFAULT_DOMAINS else (domain,)
     return max((entry.version for entry in model.opset_import if entry.domain in names), default=0)
 
 
@@ -77,13 +79,59 @@ def _check(path: Path, model: onnx.ModelProto) -> None:
     for value in shapeless:
         value.type.tensor_type.shape.SetInParent()
     try:
-        onnx.checker.check_model(model)
+        with _unknown_operators_apart(model):
+            onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise BadModel(f"{path}: ONNX's checker refuses it: {_first_lines(str(error))}") from None
     except (ValueError, EncodeError) as error:
         raise BadModel(f"{path}: cannot be checked as one message: {_first_lines(str(error))}") from None
     for value in shapeless:
         value.type.tensor_type.ClearField("shape")
+
+
+@cache
+def first_opsets() -> dict[str, int]:
+    """Return the first opset that has each of ONNX's own operators."""
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            first[schema.name] = min(schema.since_version, first.get(schema.name, schema.since_version))
+    return first
+
+
+def undeclared_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return the nodes without a domain whose operator the model's opset does not have."""
+    opset = opset_of(model)
+    known = {name for name, first in first_opsets().items() if first <= opset}
+    known |= {function.name for function in model.functions if function.domain in _DEFAULT_DOMAINS}
+    nodes = (node for graph in graphs_of(model) for node in graph.node)
+    return [node for node in nodes if node.domain in _DEFAULT_DOMAINS and node.op_type not in known]
+
+
+_UNKNOWN_DOMAIN = "tvm_ext.unknown"
+
+
+@contextmanager
+def _unknown_operators_apart(model: onnx.ModelProto) -> Iterator[None]:
+    """Put nodes whose operator the model's opset does not have into another domain, whose nodes ONNX does not check.
+
+    Some tools write their own operators without a domain. The import refuses them by name, or takes the user's
+    `CustomOperator`, like nodes with a domain. Others write operators of a newer opset, such as LayerNormalization
+    beside opset 12, and onnxruntime runs them; the import takes the operator's first version.
+    """
+    unknown = undeclared_nodes(model)
+    domains = [node.domain for node in unknown]
+    if unknown:
+        model.opset_import.add(domain=_UNKNOWN_DOMAIN, version=1)
+    for node in unknown:
+        node.domain = _UNKNOWN_DOMAIN
+    try:
+        yield
+    finally:
+        for node, domain in zip(unknown, domains, strict=True):
+            node.domain = domain
+        if unknown:
+            del model.opset_import[-1]
 
 
 def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
