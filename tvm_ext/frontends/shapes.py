@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ def fix_shapes(
     wanted = _checked(inputs, shapes or {})
     symbols = _symbols(inputs, wanted)
     fixed: dict[str, tuple[int, ...]] = {}
-    guessed = []
+    guessed: list[str] = []
+    options: list[str] = []
     for declared in inputs:
         if declared.dims is None and declared.name not in wanted:
             raise BadOptions(
@@ -47,11 +49,12 @@ def fix_shapes(
         resolved = tuple(dim if isinstance(dim, int) else symbols.get(dim, 1) for dim in dims or ())
         fixed[declared.name] = resolved
         if any(not isinstance(dim, int) and dim not in symbols for dim in dims or ()):
-            guessed.append(f"{declared.name} {_text(declared.dims)} -> {_text(resolved)}")
+            guessed.append(f"{declared.name} {dimensions_text(declared.dims)} -> {dimensions_text(resolved)}")
+            options.append(shape_option(declared.name, resolved))
     if guessed:
         warnings.warn(
-            f"dimensions the model leaves open are taken as 1: {'; '.join(guessed)}. Fix them by shapes, on the "
-            "command line by --shape.",
+            f"dimensions the model leaves open are taken as 1: {'; '.join(guessed)}. To choose others, give shapes, on "
+            f"the command line {' '.join(options)}.",
             ModelNotice,
             stacklevel=4,
         )
@@ -75,11 +78,11 @@ def _checked(inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]
             raise BadOptions(f"shape of {name} = {list(dims)}: dimensions are whole numbers of at least 1.")
         declared = known[name]
         if declared is not None and len(declared) != len(dims):
-            ranks = f"has rank {len(dims)}, the model's {_text(declared)} has {len(declared)}"
+            ranks = f"has rank {len(dims)}, the model's {dimensions_text(declared)} has {len(declared)}"
             raise BadOptions(f"shape of {name} = {list(dims)} {ranks}.")
         if any(isinstance(old, int) and old != new for old, new in zip(declared or (), dims, strict=False)):
             raise BadOptions(
-                f"shape of {name} = {list(dims)} contradicts the model's {_text(declared)}; "
+                f"shape of {name} = {list(dims)} contradicts the model's {dimensions_text(declared)}; "
                 "only symbolic dimensions can be chosen."
             )
         checked[name] = dims
@@ -99,5 +102,11 @@ def _symbols(inputs: Sequence[DeclaredInput], wanted: Mapping[str, tuple[int, ..
     return values
 
 
-def _text(dims: Sequence[int | str | None] | None) -> str:
+def shape_option(name: str, shape: Sequence[int]) -> str:
+    """Return the option of the command line that gives an input its shape."""
+    return f"--shape {shlex.quote(name)}={','.join(map(str, shape))}"
+
+
+def dimensions_text(dims: Sequence[int | str | None] | None) -> str:
+    """Return dimensions as a reader writes them: `[N, 3, ?]`."""
     return "[?]" if dims is None else f"[{', '.join('?' if dim is None else str(dim) for dim in dims)}]"

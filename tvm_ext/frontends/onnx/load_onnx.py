@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
@@ -18,9 +21,13 @@ from tvm_ext.frontends.onnx.model_inputs import Bindings, bind_inputs, input_dem
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import WAY_OUT
 from tvm_ext.frontends.onnx.selected_rows import filled_rows
+from tvm_ext.frontends.open_dimensions import import_with_open_dimensions
 from tvm_ext.frontends.refusals import RefusedNode, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
+
+_MOST_NUMBERS = 64
+"""Elements of a constant that is read where an error suggests sizes of inputs."""
 
 
 def load_onnx(
@@ -42,7 +49,11 @@ def load_onnx(
     if empty:
         notice = f"inputs without elements carry nothing and are left out: {', '.join(empty)}."
         warnings.warn(notice, ModelNotice, stacklevel=3)
-    mod, states = import_graph(path, file.model, fixed, ImportSizes(limits, file.weights_bytes))
+    mod, states = import_with_open_dimensions(
+        path,
+        lambda at: import_graph(path, file.model, at, ImportSizes(limits, file.weights_bytes)),
+        _inputs(graph), shapes, fixed, _constants(graph),
+    )  # fmt: skip
     output_names = tuple(value.name for value in graph.output)
     return Loaded(
         mod=mod,
@@ -73,6 +84,19 @@ def _read(node: onnx.NodeProto) -> Iterator[str]:
     for attribute in node.attribute:
         for inner in attribute.g.node:
             yield from _read(inner)
+
+
+def _constants(graph: onnx.GraphProto) -> Iterator[np.ndarray]:
+    """Yield the constants of a graph. Numbers of large tensors are left out: only their shapes are real."""
+    inside = (attribute.t for node in graph.node if node.op_type == "Constant" for attribute in node.attribute)
+    for tensor in chain(graph.initializer, inside):
+        try:
+            if math.prod(tensor.dims) <= _MOST_NUMBERS:
+                yield numpy_helper.to_array(tensor)
+            else:
+                yield np.broadcast_to(np.float32(0), tensor.dims)
+        except (ValueError, TypeError, RuntimeError):  # a broken tensor suggests nothing
+            continue
 
 
 def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:

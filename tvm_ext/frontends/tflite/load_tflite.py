@@ -11,6 +11,7 @@ from tvm_ext.core.decisions.models import MEANING_OF_ROUNDING, PortScales
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.open_dimensions import import_with_open_dimensions
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 from tvm_ext.frontends.tflite.check_model import check_graph
@@ -54,7 +55,11 @@ def load_tflite(
     element_bytes = {tensor.name: np.dtype(tensor.dtype).itemsize for tensor in tensors if tensor.dtype is not None}
     check_inputs(path, fixed, element_bytes, shapes, limits)
     meaning = MEANING_OF_ROUNDING[rounding]
-    mod = import_graph(path, file, fixed, ImportSizes(limits, file.weights_bytes), variables, meaning)
+    (mod,) = import_with_open_dimensions(
+        path,
+        lambda at: (import_graph(path, file, at, ImportSizes(limits, file.weights_bytes), variables, meaning),),
+        inputs, shapes, fixed, (tensor.data for tensor in file.tensors if tensor.data is not None),
+    )  # fmt: skip
     return Loaded(
         mod=mod,
         sha256=file.sha256,
