@@ -1,4 +1,4 @@
-"""Remove the guards and the split scales that a framework puts around the scores of attention."""
+"""Bring softmax to one form: over the last axis, without the guards and split scales that frameworks write."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tvm import relax
 
 from relay_passes.dataflow import (
     array_of,
+    bindings,
     infer,
     live,
     map_dataflow,
@@ -16,6 +17,7 @@ from relay_passes.dataflow import (
     operands,
     outputs,
     rebuild,
+    static_shape,
     substitute,
     with_span,
 )
@@ -29,13 +31,17 @@ _BETWEEN = ("relax.logical_not", "relax.astype", "relax.max")
 _IS_MASKED = op("relax.equal", _SCORES, any_constant(lambda bound: np.array_equal(bound, np.float32(-np.inf))))
 _ACTIVATION, _FACTOR = any_value(), any_constant(lambda factor: factor.size == 1 and factor.reshape(-1)[0] > 0)
 _SCALED = op("relax.multiply", _ACTIVATION, _FACTOR)
+_SOFTMAXES = {"relax.nn.softmax": relax.op.nn.softmax, "relax.nn.log_softmax": relax.op.nn.log_softmax}
 
 
 @tvm.transform.module_pass(opt_level=0, name="SimplifySoftmax")
 class SimplifySoftmax:
-    """Reduce attention, as PyTorch decomposes it, to a product, one factor and a softmax.
+    """Reduce attention, as PyTorch decomposes it, to a product, one factor and a softmax over the last axis.
 
     Rewrite:
+        softmax(x, axis=1)                               ->   permute_dims(softmax(permute_dims(x)))
+        Kernels compute vectors of adjacent elements. The permutations often cancel with others, such as those of
+        channels. Axes after the softmax's own that have one element each are only reshaped; log_softmax alike.
         where(not any(not (s == -inf)), 0, softmax(s))   ->   softmax(s)             if no vector of s is all -inf
         matmul(q * 0.5, k * 0.5)                         ->   matmul(q, k) * 0.25
         A product of two activations is -inf only on overflow. The same holds for its sum with a constant mask that
@@ -44,7 +50,7 @@ class SimplifySoftmax:
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        return map_dataflow(mod, lambda func: _scaled_behind(_unguarded(func)))
+        return map_dataflow(mod, lambda func: _last(_scaled_behind(_unguarded(func))))
 
 
 def _unguarded(func: relax.Function) -> relax.Function:
@@ -83,6 +89,34 @@ def _is_finite(scores: relax.Expr, flow: Dataflow) -> bool:
             return False
         return any(_is_finite(leaf, flow) for leaf in operands(call) if isinstance(leaf, relax.Var))
     return op_name(call) == "relax.matmul"
+
+
+def _last(func: relax.Function) -> relax.Function:
+    """Write a softmax over another axis as one over the last axis between permutations or reshapes."""
+    taken, sequence = names_in(func), list[relax.VarBinding]()
+    for binding in bindings(func):
+        call = binding.value
+        make, rank = _SOFTMAXES.get(op_name(call) or ""), len(static_shape(binding.var)) if op_name(call) else 0
+        if make is None or (axis := int(call.attrs.axis) % rank) == rank - 1:
+            sequence.append(binding)
+            continue
+        axes = [*range(axis), *range(axis + 1, rank), axis]  # channels become the last axis of an image
+        moved = _permuted(call.args[0], axes)
+        source = relax.DataflowVar(unique(f"{binding.var.name}.to_last", taken), moved.ty)
+        shares = infer(make(source, axis=-1))
+        result = relax.DataflowVar(unique(f"{binding.var.name}.over_last", taken), shares.ty)
+        values = {source: moved, result: shares, binding.var: _permuted(result, [axes.index(a) for a in range(rank)])}
+        sequence += [relax.VarBinding(var, with_span(value, call.span)) for var, value in values.items()]
+    return rebuild(func, sequence) if len(sequence) > len(bindings(func)) else func
+
+
+def _permuted(value: relax.Expr, axes: list[int]) -> relax.Call:
+    """Return a tensor with permuted axes, by a reshape where only axes of one element move."""
+    shape = static_shape(value)
+    wide = [axis for axis in axes if shape[axis] > 1]
+    is_flat = wide == sorted(wide)
+    made = relax.op.reshape(value, [shape[axis] for axis in axes]) if is_flat else relax.op.permute_dims(value, axes)
+    return infer(made)
 
 
 def _scaled_behind(func: relax.Function) -> relax.Function:

@@ -1,15 +1,19 @@
-"""SimplifySoftmax: scores without guards of vectors that are -inf throughout, factors behind their product."""
+"""SimplifySoftmax: scores without guards of -inf vectors, factors after their product, vectors along the last axis."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from relay_passes.dataflow import bindings, op_name, permuted_axes
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
-from tests.passes.modules import without_spans
+from tests.passes.modules import module_of, without_spans
 from tests.support.virtual_machine import run
 
 
@@ -82,3 +86,29 @@ def test_a_factor_of_one_side_and_one_that_others_read_stay() -> None:
             return y
 
     check(Before, Before)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "moves"),
+    [((2, 3, 4), 1, "permute_dims"), ((1, 3, 4, 2), -3, "permute_dims"), ((2, 3, 1), 1, "reshape")],
+    ids=["tokens", "channels of an image", "axes of one element after it"],
+)
+@pytest.mark.parametrize("make", [relax.op.nn.softmax, relax.op.nn.log_softmax], ids=["softmax", "log_softmax"])
+def test_another_axis_becomes_the_last(
+    make: Callable[..., relax.Expr], shape: tuple[int, ...], axis: int, moves: str
+) -> None:
+    x = relax.Var("x", relax.TensorType(shape, "float32"))
+    before = module_of([x], lambda _: make(x, axis=axis))
+    after = SimplifySoftmax()(before)
+    relax.analysis.well_formed(after)
+    first, softmax, last = (binding.value for binding in bindings(after["main"]))
+    assert op_name(first) == op_name(last) == f"relax.{moves}" and int(softmax.attrs.axis) == -1
+    array = np.random.default_rng(2).standard_normal(shape).astype("float32")
+    np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5)
+
+
+def test_channels_of_an_image_become_channels_last() -> None:
+    x = relax.Var("x", relax.TensorType((1, 3, 4, 2), "float32"))
+    after = SimplifySoftmax()(module_of([x], lambda _: relax.op.nn.softmax(x, axis=1)))
+    first, _, last = (binding.value for binding in bindings(after["main"]))
+    assert (permuted_axes(first), permuted_axes(last)) == ((0, 2, 3, 1), (0, 3, 1, 2))
