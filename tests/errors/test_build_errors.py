@@ -60,7 +60,10 @@ def test_shape_that_depends_on_data(tmp_path: Path) -> None:
 
 def test_boxes_that_data_keep(tmp_path: Path) -> None:
     """Where they are read, a way out, and not an input to bind, which would not help; where they are not, the input."""
-    nodes = [NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"]), NODE("Neg", ["kept"], ["read"])]
+    nodes = [
+        NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"]),
+        NODE("CumSum", ["kept", "most"], ["read"]),
+    ]
     model = model_of(nodes, {"boxes": (1, 6, 4), "scores": (1, 1, 6), "most": (1,)}, [("read", INT64)])
     model.graph.input[2].type.tensor_type.elem_type = INT64
     way = r"as many boxes as it keeps, .* TFLite_Detection_PostProcess: [^\n]* \(docs/operators.md\)\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ import tvm_ext
 from codegen_c.custom.registry import custom_operator
 from relay_passes.dataflow import array_of
 from relay_passes.dataflow import outputs as results_of
-from tests.support.onnx_models import INT64, NODE, model_of, saved
+from tests.support.onnx_models import FLOAT, INT64, NODE, model_of, saved
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.decisions.models import FilledRows
@@ -164,7 +164,7 @@ def test_a_reference_gives_what_the_package_gives(tmp_path: Path) -> None:
     """onnxruntime's rows, with -1 behind them; tensors inside the model too."""
     model = selection((1, 2, 8))
     mod = tvm_ext.load(saved(model, tmp_path))
-    assert FilledRows.read(mod).rows == {"kept": 16, "small": 16}
+    assert FilledRows.read(mod).rows == {"kept": (0, 16), "small": (0, 16)}
     inputs = drawn(np.random.default_rng(0), (1, 2, 8))
     (expected, _) = answers(model, inputs)
     outputs = ask(mod, [inputs], [], quantized_here=False).outputs[0]
@@ -175,10 +175,14 @@ def test_a_reference_gives_what_the_package_gives(tmp_path: Path) -> None:
     np.testing.assert_array_equal(inside["kept"], outputs["kept"])
 
 
-def reads(*nodes: onnx.NodeProto, result: tuple[str, int] = ("y", INT64)) -> onnx.ModelProto:
+def reads(
+    *nodes: onnx.NodeProto, result: tuple[str, int] = ("y", INT64), more: Mapping[str, Array] | None = None
+) -> onnx.ModelProto:
     selecting = NODE("NonMaxSuppression", ["boxes", "scores", *LIMITS], ["kept"])
     given = {"boxes": (1, 8, 4), "scores": (1, 2, 8)}
-    return model_of([selecting, *nodes], given, [result, ("kept", INT64)], {**LIMITS, "at": np.array([2])})
+    return model_of(
+        [selecting, *nodes], given, [result, ("kept", INT64)], {**LIMITS, "at": np.array([2]), **(more or {})}
+    )
 
 
 def in_a_branch() -> onnx.ModelProto:
@@ -190,20 +194,102 @@ def in_a_branch() -> onnx.ModelProto:
     return model
 
 
+def following() -> onnx.ModelProto:
+    """Boxes, classes and scores of the selected rows, as exporters write them; scores of the first eight rows."""
+    constants = {
+        **LIMITS, "box": np.array([2]), "class": np.array(1), "one": np.array([1]), "zero": np.array([0]),
+        "first": np.array([8]), "scale": np.array([2, 3, 2, 3], np.float32), "half": np.array([0.25], np.float32),
+        "rows": np.array([-1, 2, 2]), "apart": np.array([2, 2]),
+    }  # fmt: skip
+    nodes = [
+        NODE("NonMaxSuppression", ["boxes", "scores", *LIMITS], ["kept"]),
+        NODE("Gather", ["kept", "box"], ["column"], axis=1),
+        NODE("Squeeze", ["column", "one"], ["places"]),
+        NODE("Gather", ["boxes", "places"], ["found"], axis=1),
+        NODE("Squeeze", ["found", "zero"], ["of_one"]),
+        NODE("Mul", ["of_one", "scale"], ["scaled"]),
+        NODE("Split", ["scaled", "apart"], ["begins", "ends"], axis=1),
+        NODE("Sub", ["ends", "begins"], ["sizes"]),
+        NODE("Concat", ["begins", "sizes"], ["joined"], axis=-1),
+        NODE("Reshape", ["joined", "rows"], ["corners"]),
+        NODE("Unsqueeze", ["found", "zero"], ["deeper"]),
+        NODE("Transpose", ["deeper"], ["turned"], perm=[3, 1, 2, 0]),
+        NODE("Gather", ["kept", "class"], ["classes"], axis=1),
+        NODE("Slice", ["kept", "zero", "first", "zero"], ["best_rows"]),
+        NODE("GatherND", ["scores", "best_rows"], ["best"]),
+        NODE("Add", ["best", "half"], ["best_scores"]),
+    ]
+    outputs = ["corners", ("classes", INT64), "best_scores", "turned"]
+    return model_of(nodes, {"boxes": (1, 12, 4), "scores": (1, 3, 12)}, outputs, constants)
+
+
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
+def test_operators_on_the_rows(tmp_path: Path) -> None:
+    """The first rows are onnxruntime's, the others -1, along the axis of rows of each output."""
+    model = following()
+    mod = tvm_ext.load(saved(model, tmp_path))
+    rows = {"corners": (0, 36), "classes": (0, 36), "best_scores": (0, 8), "turned": (2, 36)}
+    assert rows.items() <= dict(FilledRows.read(mod).rows or {}).items()
+    package = tvm_ext.build(mod, "host", tmp_path / "out", BuildOptions())
+    assert package.report["verify"]["host"]["reference"] == "onnxruntime"
+    counts = set[int]()
+    with package.session() as session:
+        for seed in range(12):
+            inputs = drawn(np.random.default_rng(seed), (1, 3, 12))
+            inputs["scores"] -= np.float32(seed / 12)
+            found = session.run(inputs)
+            for (name, (axis, _)), expected in zip(rows.items(), answers(model, inputs), strict=True):
+                moved = np.moveaxis(found[name], axis, 0), np.moveaxis(expected, axis, 0)
+                counts.add(assert_filled(*moved))
+    assert 0 in counts and len(counts) > 5
+
+
+MORE = {"axis": np.array(0), "end": np.array([9]), "zero": np.array([0]), "many": np.zeros((16, 1), np.int64)}
+
+
 @pytest.mark.parametrize(
-    "model",
+    ("nodes", "reason"),
     [
-        reads(NODE("Gather", ["kept", "at"], ["y"], axis=1)),
-        reads(NODE("Cast", ["kept"], ["wide"], to=INT64), NODE("Gather", ["wide", "at"], ["y"], axis=1)),
-        reads(NODE("Cast", ["kept"], ["y"], to=TensorProto.UINT8), result=("y", TensorProto.UINT8)),
-        in_a_branch(),
+        ([NODE("CumSum", ["kept", "axis"], ["y"])], "CumSum 'y' reads its rows and does not work on rows one by one"),
+        ([NODE("Shape", ["kept"], ["y"])], "Shape 'y' reads its rows and does not work"),
+        ([NODE("Gather", ["kept", "at"], ["y"], axis=0)], "takes rows by their numbers"),
+        (
+            [NODE("Add", ["kept", "kept"], ["s"]), NODE("Gather", ["boxes", "s"], ["y"], axis=1)],
+            "numbers that are comp",
+        ),
+        ([NODE("Gather", ["boxes", "kept"], ["y"], axis=2)], "its indices may be up to 7, outside of the data"),
+        ([NODE("Squeeze", ["kept"], ["y"])], "Squeeze 'y' reads its rows and may remove the axis of rows"),
+        (
+            [NODE("Div", ["kept", "kept"], ["y"])],
+            "divides integers, of which rows after the last selected one may be 0",
+        ),
+        ([NODE("Slice", ["kept", "at", "end", "zero"], ["y"])], "takes other rows than the first"),
+        ([NODE("Concat", ["kept", "kept"], ["y"], axis=0)], "joins them with something that does not have these rows"),
+        ([NODE("Add", ["kept", "many"], ["y"])], "joins them with something that does not have these rows"),
+        (
+            [NODE("Transpose", ["kept"], ["t"]), NODE("Flatten", ["t"], ["y"])],
+            "Flatten 'y' reads its rows and does not",
+        ),
     ],
-    ids=["reader", "reader of a cast", "cast without -1", "branch"],
 )
-def test_readers_are_refused(model: onnx.ModelProto, tmp_path: Path) -> None:
-    way = (
-        r"NonMaxSuppression, once .*as many boxes as it keeps, .*nothing reads its result .* TFLite_Detection_PostProc"
-    )
+def test_operators_that_see_other_rows_are_refused(
+    nodes: Sequence[onnx.NodeProto], reason: str, tmp_path: Path
+) -> None:
+    model = reads(*nodes, result=("y", FLOAT if "boxes" in nodes[-1].input else INT64), more=MORE)
+    with pytest.raises(UnsupportedModel, match=rf"NonMaxSuppression, once .*as many boxes as it keeps, .*{reason}"):
+        tvm_ext.load(saved(model, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (reads(NODE("Cast", ["kept"], ["y"], to=TensorProto.UINT8), result=("y", TensorProto.UINT8)), "without -1"),
+        (in_a_branch(), "If 'y' reads its rows"),
+    ],
+    ids=["cast without -1", "branch"],
+)
+def test_readers_are_refused(model: onnx.ModelProto, reason: str, tmp_path: Path) -> None:
+    way = rf"NonMaxSuppression, once .*as many boxes as it keeps, .*{reason}.* TFLite_Detection_PostProc"
     with pytest.raises(UnsupportedModel, match=way):
         tvm_ext.load(saved(model, tmp_path))
 

@@ -226,7 +226,7 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     named = PortNames(inputs=loaded.input_names, outputs=output_names).write(origin.write(mod))
     named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
     demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
-    filled = FilledRows(rows=loaded.filled).write(demanding) if loaded.filled else demanding
+    filled = FilledRows(rows=loaded.filled, unlike=loaded.unlike).write(demanding) if loaded.filled else demanding
     scaled = filled if loaded.scales == PortScales() else loaded.scales.write(filled)
     repeating = RepeatedOutputs(repeated=loaded.repeated).write(scaled) if loaded.repeated else scaled
     return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(repeating))

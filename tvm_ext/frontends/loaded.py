@@ -26,7 +26,8 @@ class Loaded:
     listed among the names.
     repeated: outputs that the file lists more than once: the file's own name by the name of each repetition.
     scales: of quantized inputs and outputs, where the file declares them beside the operators.
-    filled: rows of tensors that end with rows of -1, by name, where data decide how many rows the file's model returns.
+    filled: axis of rows and number of rows of tensors that end with rows of -1, by name, where data decide how many
+        rows the file's model returns. unlike: tensors whose rows after those mean nothing.
     lines: lines of a TVMScript file, by the names of the variables that they bind.
     signature: name of the signature of a TensorFlow Lite file that was chosen.
     """
@@ -42,7 +43,8 @@ class Loaded:
     states: tuple[ModelState, ...] = ()
     repeated: Mapping[str, str] = field(default_factory=dict[str, str])
     scales: PortScales = field(default_factory=PortScales)
-    filled: Mapping[str, int] = field(default_factory=dict[str, int])
+    filled: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    unlike: tuple[str, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict[str, str])
     signature: str = ""
 

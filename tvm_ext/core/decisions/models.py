@@ -38,6 +38,10 @@ def _scales(values: Any) -> dict[str, tuple[float, int]]:
     return {name: (scale, zero_point) for name, (scale, zero_point) in values.items()}
 
 
+def _pairs(values: Any) -> dict[str, tuple[int, int]]:
+    return {name: (first, second) for name, (first, second) in values.items()}
+
+
 def _as_is(value: Any) -> Any:
     return value
 
@@ -176,9 +180,14 @@ class BoundInputs(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class FilledRows(Decision):
-    """Number of rows of tensors of the file, by name, that end in rows of -1. Other runtimes leave these rows out."""
+    """Tensors of the file that end in rows of -1, which other runtimes leave out.
 
-    rows: Mapping[str, int] | None = json_attribute("tvm_ext.filled_rows", None, read=_as_is)
+    rows: axis of the rows and their number, by name. unlike: tensors inside the model that follow from these, and whose
+    rows after the last selected one mean nothing.
+    """
+
+    rows: Mapping[str, tuple[int, int]] | None = json_attribute("tvm_ext.filled_rows", None, read=_pairs)
+    unlike: tuple[str, ...] = json_attribute("tvm_ext.unlike_rows", (), read=_names)
 
 
 @dataclass(frozen=True, kw_only=True)

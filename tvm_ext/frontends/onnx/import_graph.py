@@ -46,6 +46,7 @@ from tvm_ext.frontends.onnx.known_operators import (
 )
 from tvm_ext.frontends.onnx.model_inputs import bind_hint, selecting_inputs
 from tvm_ext.frontends.onnx.refusals import WAY_OUT, not_defined, operator_of
+from tvm_ext.frontends.onnx.selected_rows import Selections
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, unsupported
@@ -68,14 +69,14 @@ Scope = dict[str, "relax.Expr | _Unknown | None"]
 
 
 def import_graph(
-    path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
+    path: Path, selections: Selections, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
 ) -> tuple[tvm.IRModule, tuple[ModelState, ...]]:
     """Return a module with a function `main`, inputs of the given shapes and constant weights, and the states.
 
     States are the last parameters and results of `main`. Raises UnsupportedModel that lists every node that cannot be
     translated or is too large, and BadModel for broken weights.
     """
-    return _Importer(path, model, sizes).run(shapes)
+    return _Importer(path, selections, sizes).run(shapes)
 
 
 class _Importer:
@@ -84,15 +85,15 @@ class _Importer:
     repeats: the number of times that the current nodes are translated, over all loops.
     """
 
-    def __init__(self, path: Path, model: onnx.ModelProto, sizes: ImportSizes) -> None:
+    def __init__(self, path: Path, selections: Selections, sizes: ImportSizes) -> None:
         self._path = path
-        self._model = model
+        self._model = model = selections.model
         self._sizes = sizes
         self._shapes: Mapping[str, tuple[int, ...]] = {}
         self._repeats = 1
         self._is_guarded = self._is_repeated = self._is_inside_loop = False
         self._custom = CustomNodes([*(value.name for value in model.graph.input), *_results_in(model.graph)])
-        self._known = KnownOperators(model)
+        self._known = KnownOperators(model, selections)
         self._counter = NodeCounter(self._known.functions)
         self._nodes = NodeTranslator(sizes)
         self._refused: list[RefusedNode] = []

@@ -16,27 +16,27 @@ from tvm_ext.frontends.onnx.fold_node import all_constant
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.read_file import first_opsets
 from tvm_ext.frontends.onnx.refusals import not_defined, refusal
-from tvm_ext.frontends.onnx.selected_rows import unread_selections
+from tvm_ext.frontends.onnx.selected_rows import Selections, unbounded_selection
 from tvm_ext.frontends.refusals import Refused
 
 
 class KnownOperators:
     """The known operators of a model.
 
-    functions: its own, by domain and name.
+    functions: its own, by domain and name. selections: what becomes of its NonMaxSuppression nodes.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, selections: Selections) -> None:
         self.functions = {(function.domain, function.name): function for function in model.functions}
         self._converters = converters()
-        self._selections = unread_selections(model)
+        self._selections = selections
 
     def converter(self, node: onnx.NodeProto, inputs: Sequence[object]) -> type[OnnxOpConverter] | None:
         """Return the converter of a node.
 
         None for selections that are padded with -1, which an operator of our own computes.
         """
-        if not self._selections.isdisjoint(node.output) and not all_constant(inputs):
+        if not self._selections.kept.isdisjoint(node.output) and not all_constant(inputs):
             return None
         return self._converters.get((domain_of(node.domain), node.op_type))
 
@@ -48,6 +48,10 @@ class KnownOperators:
         reason = refusal(node)
         if reason:
             raise Refused(reason)
+        reasons = self._selections.refused
+        unbounded = next((reasons[name] for name in node.output if name in reasons), None)
+        if unbounded is not None and not all_constant(inputs):
+            raise Refused(unbounded_selection(unbounded))
         known = self.converter(node, inputs) is not None or self.function(node) is not None or all_constant(inputs)
         known = known or is_control_flow(node) or is_brought(node) or has_standard_body(node, opset)
         if not known:

@@ -15,12 +15,13 @@ from onnx import numpy_helper
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.onnx.check_nodes import inferred_types
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.model_inputs import Bindings, bind_inputs, input_demands
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import WAY_OUT
-from tvm_ext.frontends.onnx.selected_rows import filled_rows
+from tvm_ext.frontends.onnx.selected_rows import Selections, bounded_selections, filled_rows, has_selection
 from tvm_ext.frontends.open_dimensions import import_with_open_dimensions
 from tvm_ext.frontends.refusals import RefusedNode, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
@@ -49,11 +50,17 @@ def load_onnx(
     if empty:
         notice = f"inputs without elements carry nothing and are left out: {', '.join(empty)}."
         warnings.warn(notice, ModelNotice, stacklevel=3)
+
+    def selections(at: Mapping[str, tuple[int, ...]]) -> Selections:
+        types = inferred_types(path, file.model, at) if has_selection(file.model) else {}
+        return bounded_selections(file.model, types, at)
+
     mod, states = import_with_open_dimensions(
         path,
-        lambda at: import_graph(path, file.model, at, ImportSizes(limits, file.weights_bytes)),
+        lambda at: import_graph(path, selections(at), at, ImportSizes(limits, file.weights_bytes)),
         _inputs(graph), shapes, fixed, _constants(graph),
     )  # fmt: skip
+    bounded = selections(fixed)
     output_names = tuple(value.name for value in graph.output)
     return Loaded(
         mod=mod,
@@ -64,7 +71,8 @@ def load_onnx(
         bound=bound,
         states=states,
         nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
-        filled=filled_rows(mod, output_names),
+        filled=filled_rows(mod, output_names, bounded.axes),
+        unlike=tuple(sorted(bounded.unlike)),
     )
 
 

@@ -144,7 +144,8 @@ def ask_others(
     The results are None if no runtime takes the file.
     """
     refusals: list[RuntimeRefusal] = []
-    rows = FilledRows.read(mod).rows or {}
+    filled = FilledRows.read(mod)
+    rows = filled.rows or {}
     for runtime in _runtimes_of(mod):
         reported = _run_on_file(runtime, mod, samples, inner, other_mode=runtime.is_other)
         if isinstance(reported, str) and inner:  # some runtimes fail only if they have to return inner tensors
@@ -154,6 +155,7 @@ def ask_others(
             continue
         outputs = [_filled(values, rows) for values in reported["outputs"]]
         inside = [_filled(values, rows) for values in reported["inner"]]
+        inside = [{name: array for name, array in values.items() if name not in filled.unlike} for values in inside]
         made = ReferenceResult(
             runtime=runtime.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside
         )
@@ -244,12 +246,13 @@ def _run_on_file(
     return indexed({**reported, "outputs": outputs}, changed.indexed, inner)
 
 
-def _filled(values: Sample, rows: Mapping[str, int]) -> dict[str, Array]:
+def _filled(values: Sample, rows: Mapping[str, tuple[int, int]]) -> dict[str, Array]:
     """Append rows of -1 to tensors whose number of rows depends on data, up to the number of rows in a package."""
     filled = dict(values)
     for name in rows.keys() & values.keys():
-        missing = max(rows[name] - len(values[name]), 0)
-        filled[name] = np.pad(values[name], ((0, missing), (0, 0)), constant_values=-1)
+        (axis, count), array = rows[name], values[name]
+        missing = [(0, max(count - extent, 0) if place == axis else 0) for place, extent in enumerate(array.shape)]
+        filled[name] = np.pad(array, missing, constant_values=-1)
     return filled
 
 

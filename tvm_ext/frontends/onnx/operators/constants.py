@@ -70,10 +70,9 @@ class NonMaxSuppression(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         raise Refused(
-            "it gives as many boxes as it keeps, which no shape says; it is taken where nothing reads its result but a "
-            "Cast to int32, int64 or floats. End the model there, and take boxes and scores by its rows in the "
-            "application; or take a TensorFlow Lite file with TFLite_Detection_PostProcess: it gives a fixed number of "
-            "boxes and says how many of them count (docs/operators.md)"
+            "it gives as many boxes as it keeps, which no shape says; take a TensorFlow Lite file with "
+            "TFLite_Detection_PostProcess: it gives a fixed number of boxes and says how many of them count "
+            "(docs/operators.md)"
         )
 
 
