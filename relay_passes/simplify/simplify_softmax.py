@@ -96,7 +96,8 @@ def _last(func: relax.Function) -> relax.Function:
     taken, sequence = names_in(func), list[relax.VarBinding]()
     for binding in bindings(func):
         call = binding.value
-        make, rank = _SOFTMAXES.get(op_name(call) or ""), len(static_shape(binding.var)) if op_name(call) else 0
+        make = _SOFTMAXES.get(op_name(call) or "")
+        rank = len(static_shape(binding.var)) if make is not None else 0  # other operators may have several results
         if make is None or (axis := int(call.attrs.axis) % rank) == rank - 1:
             sequence.append(binding)
             continue

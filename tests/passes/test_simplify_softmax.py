@@ -112,3 +112,9 @@ def test_channels_of_an_image_become_channels_last() -> None:
     after = SimplifySoftmax()(module_of([x], lambda _: relax.op.nn.softmax(x, axis=1)))
     first, _, last = (binding.value for binding in bindings(after["main"]))
     assert (permuted_axes(first), permuted_axes(last)) == ((0, 2, 3, 1), (0, 3, 1, 2))
+
+
+def test_operators_with_several_results_are_left_alone() -> None:
+    x = relax.Var("x", relax.TensorType((1, 4), "float32"))
+    before = module_of([x], lambda _: relax.op.split(x, 2, axis=1))
+    check(before, before)
