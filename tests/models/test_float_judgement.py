@@ -21,6 +21,7 @@ from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.verification.judge_floats import KnownTensor, judged, judged_unevaluated, tolerances
+from tvm_ext.verification.judgement import float_limit
 from tvm_ext.verification.reference_runtimes import float64_runtime
 from tvm_ext.verification.reference_runtimes.ask import OtherMode, ask_modes
 from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
@@ -283,3 +284,11 @@ def test_onnxruntime_has_two_modes_that_agree_here(tmp_path: Path) -> None:
     assert found is not None and "with its optimizer" in found.modes[1]
     ((one, other),) = found.outputs
     np.testing.assert_allclose(one["y"], other["y"], rtol=1e-4, atol=1e-4)
+
+
+def test_long_sums_of_a_quantized_model_may_differ_by_their_rounding() -> None:
+    """C adds 147,456 squares one after the other, as `cumsum` does, and numpy in pairs."""
+    squares = np.random.default_rng(0).normal(size=384 * 384).astype(np.float32) ** 2
+    gap = abs(np.cumsum(squares, dtype=np.float32)[-1] / squares.sum(dtype=np.float64) - 1)
+    assert float_limit(1) == float_limit(100) == 1e-5
+    assert 1e-7 < gap < float_limit(squares.size) < 2e-4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from benchmarks.tflite_cases.case import Case, ints
 from tests.support.tflite_file import TfliteWriter
 from tests.support.tflite_models import Network
 from tests.support.tflite_runners import litert, referenced, saved_tflite
+from tvm_ext.core.errors import UnsupportedModel
 
 
 class ComputingWriter(TfliteWriter):
@@ -103,3 +104,71 @@ def test_stale_shapes_beside_an_open_batch(tmp_path: Path) -> None:
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "LiteRT"
     assert "the shape of 's' in the file is not that of its inputs" in host["refused_by"][0]["reason"]
+
+
+def doubled_by_its_shape() -> tuple[bytes, np.ndarray]:
+    """x float32[1, 4, 6, 5], resized to twice its extents, and again. The tensors in between have no shape."""
+    writer = TfliteWriter()
+    current = writer.input("x", (1, 4, 6, 5))
+    for number in range(2):
+        four = writer.tensor(f"shape{number}", () if number else (4,), "int32")
+        shape = writer.operator("SHAPE", [current], four, "ShapeOptions", OutType=tflite.TensorType.INT32)
+        extents = []
+        for axis in (1, 2):
+            bounds = [writer.constant(f"bound{number}{axis}{index}", ints(axis + index)) for index in (0, 1)]
+            step, twice = (writer.constant(f"{name}{number}{axis}", value) for name, value in
+                           (("step", ints(1)), ("two", np.array(2, np.int32))))  # fmt: skip
+            extent = writer.operator("STRIDED_SLICE", [shape, *bounds, step],
+                                     writer.tensor(f"extent{number}{axis}", (), "int32"),
+                                     "StridedSliceOptions", ShrinkAxisMask=1)  # fmt: skip
+            double = writer.tensor(f"double{number}{axis}", (), "int32")
+            extents.append(writer.operator("MUL", [extent, twice], double, "MulOptions"))
+        size = writer.operator("PACK", extents, writer.tensor(f"size{number}", (2,), "int32"), "PackOptions",
+                               ValuesCount=2)  # fmt: skip
+        current = writer.operator("RESIZE_NEAREST_NEIGHBOR", [current, size], writer.tensor(f"large{number}", ()),
+                                  "ResizeNearestNeighborOptions")  # fmt: skip
+    axes = writer.constant("axes", ints(1, 2))
+    y = writer.operator("MEAN", [current, axes], writer.tensor("y", (1, 5)), "ReducerOptions")
+    return writer.finish([y]), np.random.default_rng(0).normal(size=(1, 4, 6, 5)).astype(np.float32)
+
+
+def reshaped_by_its_zeros() -> tuple[bytes, np.ndarray]:
+    """x float32[1, 4, 6] -> [1, 24] by its shape, in which WHERE looks for zeros, as ONNX's Reshape is converted."""
+    writer = TfliteWriter()
+    x = writer.input("x", (1, 4, 6), signature=(-1, 4, 6))
+    shape = writer.operator("SHAPE", [x], writer.tensor("shape", (3,), "int64"), "ShapeOptions",
+                            OutType=tflite.TensorType.INT64)  # fmt: skip
+    wanted = writer.constant("wanted", np.array([0, -1], np.int64))
+    zero, length = writer.constant("zero", np.array(0, np.int64)), writer.constant("length", np.array([2], np.int64))
+    equal = writer.operator("EQUAL", [wanted, zero], writer.tensor("equal", (2,), "bool"), "EqualOptions")
+    places = writer.operator("WHERE", [equal], writer.tensor("places", (1, 1), "int64", signature=(-1, 1)),
+                             "WhereOptions")  # fmt: skip
+    flat = writer.operator("RESHAPE", [places, writer.constant("flat", ints(-1))],
+                           writer.tensor("row", (1,), "int64", signature=(-1,)), "ReshapeOptions")  # fmt: skip
+    kept = writer.operator("GATHER", [shape, flat], writer.tensor("kept", (1,), "int64", signature=(-1,)),
+                           "GatherOptions")  # fmt: skip
+    dense = writer.operator("SPARSE_TO_DENSE", [places, length, kept, zero], writer.tensor("dense", (2,), "int64"),
+                            "SparseToDenseOptions")  # fmt: skip
+    total = writer.operator("ADD", [wanted, dense], writer.tensor("total", (2,), "int64"), "AddOptions")
+    narrow = writer.operator("CAST", [total], writer.tensor("narrow", (2,), "int32"), "CastOptions",
+                             InDataType=tflite.TensorType.INT64, OutDataType=tflite.TensorType.INT32)  # fmt: skip
+    y = writer.operator("RESHAPE", [x, narrow], writer.tensor("y", (1, 1), signature=(-1, -1)), "ReshapeOptions")
+    return writer.finish([y]), np.random.default_rng(0).normal(size=(1, 4, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("case", [doubled_by_its_shape, reshaped_by_its_zeros])
+def test_shapes_that_only_the_graph_knows(case: Callable[[], tuple[bytes, np.ndarray]], tmp_path: Path) -> None:
+    data, x = case()
+    found, _ = referenced(saved_tflite(data, tmp_path), [x])
+    np.testing.assert_allclose(found[0], litert(data, [x])[0], rtol=1e-6, atol=1e-6)
+
+
+def test_where_on_data_is_refused(tmp_path: Path) -> None:
+    writer = TfliteWriter()
+    x = writer.input("x", (4,))
+    zero = writer.constant("zero", np.array(0, np.float32))
+    positive = writer.operator("GREATER", [x, zero], writer.tensor("positive", (4,), "bool"), "GreaterOptions")
+    places = writer.tensor("places", (1, 1), "int64", signature=(-1, 1))
+    file = saved_tflite(writer.finish([writer.operator("WHERE", [positive], places, "WhereOptions")]), tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"WHERE.*a row for each element that is True, which depends on data"):
+        tvm_ext.load(file)

@@ -164,11 +164,27 @@ class _Importer:
                 self._values.update(zip(node.outputs, self._repeated(node, node.loop), strict=True))
             elif all(index in self._values for index in node.inputs if index >= 0):
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
+                self._learn_shapes(node)
         except Refused as error:
             self._refuse(node, str(error))
         except Exception as error:  # converters may raise anything, from KeyError to InternalError
             check_memory(error)
             self._refuse(node, f"TVM's importer fails: {summary(error)}")
+
+    def _learn_shapes(self, node: TfliteNode) -> None:
+        """Give the node's results that have no shape in the file the shape that they have here.
+
+        The checks of the operators that read them need it. Resizes to a computed size leave such tensors after them.
+        """
+        tensors = self._file.tensors
+        learned = {
+            index: replace(tensors[index], shape=shape, dims=shape, is_unranked=False)
+            for index in node.outputs
+            if index >= 0 and tensors[index].is_unranked and (shape := static_shape(self._values[index]))
+        }
+        if learned:
+            known = tuple(learned.get(index, tensor) for index, tensor in enumerate(tensors))
+            self._file = replace(self._file, tensors=known)
 
     def _refuse(self, node: TfliteNode, reason: str) -> None:
         self._refused.append(RefusedNode(operator=node.operator, node=node.label, reason=reason))
@@ -408,7 +424,7 @@ class _Importer:
         if self._as_declared and static_shape(value) != tensor.shape:
             extents = math.prod if node.operator == "FULLY_CONNECTED" else _without_ones
             if extents(static_shape(value)) != extents(tensor.shape):
-                if None in tensor.dims:  # then the shape in the file is a placeholder
+                if None in tensor.dims or tensor.is_unranked:  # then the shape in the file is a placeholder
                     return value
                 raise Refused(
                     f"its output is {list(tensor.shape)} in the file, {list(static_shape(value))} by its inputs"
@@ -491,6 +507,8 @@ class FloatConverter(OperatorConverter):
         known = self._values.get(tensor_wrapper.tensor_idx)
         if known is not None:
             return np.array(static_shape(known), np.int64)
+        if tensor_wrapper.tensor_idx in self._computed:
+            return np.array(self._computed[tensor_wrapper.tensor_idx].shape, np.int64)
         return super().get_tensor_shape(tensor_wrapper) if tensor_wrapper.tensor.ShapeLength() else np.array([], int)
 
 

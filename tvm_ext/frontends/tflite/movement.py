@@ -236,6 +236,25 @@ def _zeros(move: Moved) -> relax.Expr:
     return relax.op.zeros_like(move.values[0])
 
 
+def _where(move: Moved) -> relax.Expr:
+    """Return the indices of the elements that are True, of a condition that is computed from constants and shapes."""
+    condition = array_of(move.values[0])
+    if condition is None:
+        raise Refused("its result has a row for each element that is True, which depends on data")
+    return constant(np.argwhere(condition).astype(np.int64))
+
+
+def _sparse_to_dense(move: Moved) -> relax.Expr:
+    """Return a tensor of one value with other values at constant indices."""
+    indices, shape = move.array(0, "index"), tuple(int(extent) for extent in move.array(1, "shape").reshape(-1))
+    places = indices.reshape(-1, len(shape))
+    if ((places < 0) | (places >= np.array(shape))).any():
+        raise Refused(f"an index lies outside {list(shape)}")
+    filled = np.full(shape, move.array(3, "default value").reshape(()))
+    filled[tuple(places.T)] = move.array(2, "values").reshape(-1) if indices.size else 0
+    return constant(filled)
+
+
 def moves_here(node: TfliteNode) -> bool:
     """Return True for an operator that this file converts.
 
@@ -261,6 +280,8 @@ MOVEMENTS: dict[str, Callable[[Moved], relax.Expr]] = {
     "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
     "STRIDED_SLICE": _strided_slice,
     "ZEROS_LIKE": _zeros,
+    "WHERE": _where,
+    "SPARSE_TO_DENSE": _sparse_to_dense,
 }
 # Operators that TVM's converters translate except for the cases in this table.
 _SOME: dict[str, tuple[type, Callable[[Any], bool]]] = {

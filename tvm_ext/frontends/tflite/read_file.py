@@ -43,6 +43,7 @@ class TfliteTensor:
     """A tensor of the graph.
 
     dims: the shape, with None for axes whose extent the model leaves open. data: numbers of a constant, else None.
+    is_unranked: True if the file gives the tensor no shape, because the graph computes it; `shape` is empty then.
     dtype: None for a type that cannot be compiled; type_name has its name. Constants of 4 bits have the type int8.
     """
 
@@ -55,6 +56,7 @@ class TfliteTensor:
     scales: Scales | None
     is_variable: bool
     is_sparse: bool
+    is_unranked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -295,7 +297,7 @@ def _tensors(
         yield TfliteTensor(
             name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims, data=data,
             scales=read_scales(path, table, name, shape, dtype, data), is_variable=bool(table.IsVariable()),
-            is_sparse=is_sparse,
+            is_sparse=is_sparse, is_unranked=not shape and data is None and not table.HasRank(),
         )  # fmt: skip
 
 
