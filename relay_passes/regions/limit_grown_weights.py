@@ -5,8 +5,8 @@ Rewrite:
       ->  the same composite with `KeptWeights`, where other layers save more time per byte and use up the share.
           Its kernel is then the fastest kernel that stores the weights as the model does.
 Leaves alone: layers whose weights do not grow; the layers that save the most time per byte, as long as all of them
-together stay within the share; and layers that save a larger fraction of the model's time than they add to its
-its constants.
+together stay within the share, or within 24 KiB; and layers that save a larger fraction of the model's time than they
+add to its constants.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from tvm_ext.core.decisions.composites import KeptWeights
 
 SHARE = 0.1
 """Bytes that pre-transformed weights may add, as a fraction of all constants stored as the model has them."""
+LEAST_BUDGET_BYTES = 24 << 10
+"""Bytes that they may add to a model of any size: half of what TensorFlow Lite Micro takes beside its models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +43,14 @@ class LimitGrownWeights:
     """Mark composites whose weights may not grow.
 
     costs: of the processor that runs them.
-    share: the bytes that may be added, as a fraction of all constants.
+    share: the bytes that may be added, as a fraction of all constants. least_bytes: the bytes that may be added where
+    the share is less.
     """
 
-    def __init__(self, costs: ProcessorCosts, share: float = SHARE) -> None:
+    def __init__(self, costs: ProcessorCosts, share: float = SHARE, least_bytes: int = LEAST_BUDGET_BYTES) -> None:
         self.costs = costs
         self.share = share
+        self.least_bytes = least_bytes
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         if not is_dataflow(mod["main"]):
@@ -69,7 +73,7 @@ class LimitGrownWeights:
                 )
         module = mod.clone()
         dear = [one for one in growths if one.saved_nanoseconds * constants_bytes < one.num_bytes * nanoseconds]
-        for growth in _beyond(dear, int(constants_bytes * self.share)):
+        for growth in _beyond(dear, max(self.least_bytes, int(constants_bytes * self.share))):
             module.update_func(growth.layer, growth.composite)
         return module
 

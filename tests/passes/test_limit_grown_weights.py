@@ -63,12 +63,12 @@ class Before:
         return b
 
 
-def kept(grown: dict[str, tuple[int, int]], share: float = 0.1) -> list[str]:
+def kept(grown: dict[str, tuple[int, int]], share: float = 0.1, least_bytes: int = 0) -> list[str]:
     """Composites whose weights may not grow. grown: kind -> bytes that are added, instructions that are saved."""
     costs = ProcessorCosts(
         processor=M4.processor, time=time_model(M4), runs_floats=True, backend=GrowingBackend(grown=grown)
     )
-    after = LimitGrownWeights(costs, share)(Before)
+    after = LimitGrownWeights(costs, share, least_bytes)(Before)
     tvm.ir.assert_structural_equal(after["main"], Before["main"])
     return [var.name_hint for var, function in after.functions_items() if KeptWeights.read(function).is_set]
 
@@ -92,3 +92,10 @@ def test_weights_grow_within_the_share_or_where_they_pay(
 
 def test_without_a_share_only_what_pays_grows() -> None:
     assert kept({"nn_relu": (1, 0), "exp": (250, 6000)}, share=0.0) == ["relu"]
+
+
+def test_small_models_may_grow_by_more_than_the_share() -> None:
+    grown = {"nn_relu": (900, 10), "exp": (800, 10)}
+    assert kept(grown) == ["exp", "relu"]
+    assert kept(grown, least_bytes=899) == ["relu"], "the one that saves more per byte comes first"
+    assert kept(grown, least_bytes=1700) == []
