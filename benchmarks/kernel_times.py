@@ -111,7 +111,7 @@ def chosen(found: Iterable[Subject]) -> list[Subject]:
 
 def subjects(networks: Sequence[str], platform: Platform) -> Iterator[Subject]:
     """Operators of networks with each kernel that may compute them, those that are equal once."""
-    target, known = target_of(platform.processor), set[str]()
+    target, known = target_of(platform.processor, core=platform.core_of(platform.processor)), set[str]()
     for network in networks:
         for call in compiled(network, platform).program.kernel_calls():
             operator = call.operator

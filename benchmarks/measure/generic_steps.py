@@ -35,7 +35,7 @@ class GenericStep:
 
 def form_for(plain: PlainC, platform: Platform) -> LoopForm:
     """The function that packages for the platform get."""
-    target = target_of(platform.processor)
+    target = target_of(platform.processor, core=platform.core_of(platform.processor))
     return plain.form(has_vectors=target.instruction_set.floats.lanes > 1, is_small=False)
 
 

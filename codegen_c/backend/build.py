@@ -186,7 +186,8 @@ def compile_region(
     """
     targets = {
         core.name: target_of(
-            core, optimize=options.compile_for, least_scratch=options.least_scratch, least_flash=options.least_flash,
+            core, core=platform.core_of(core), optimize=options.compile_for,
+            least_scratch=options.least_scratch, least_flash=options.least_flash,
             measurements=measurements if core.name == platform.processor.name else UNMEASURED,
         )
         for core in platform.processors

@@ -180,15 +180,16 @@ class Spatial:
 class Target:
     """All that the choice of a kernel depends on beside the operator: the processor, speed or size, scratch and flash.
 
-    least_flash: weights may not be stored in more bytes than the model's for speed. measurements: measured costs,
-    which take precedence over modelled costs. block: the block size to use; an empty one leaves the choice to the
-    kernel.
+    core: for which the C is compiled, as -mcpu names it; empty if not known. least_flash: weights may not be stored in
+    more bytes than the model's for speed. measurements: measured costs, which take precedence over modelled costs.
+    block: the block size to use; an empty one leaves the choice to the kernel.
 
     `codegen_c.targets.registry.target_of` makes a target from a processor.
     """
 
     processor: Processor
     instruction_set: InstructionSet
+    core: str = ""
     optimize: Literal["speed", "size"] = "speed"
     least_scratch: bool = False
     least_flash: bool = False
@@ -198,6 +199,11 @@ class Target:
     @property
     def has_float(self) -> bool:
         return self.processor.fpu != "none"
+
+    @property
+    def is_dual_issue(self) -> bool:
+        """True for a core for which kernels order instructions so that two of them start in a cycle."""
+        return self.core in self.instruction_set.dual_issue
 
     @property
     def is_offload(self) -> bool:

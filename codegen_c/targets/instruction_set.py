@@ -78,6 +78,7 @@ class InstructionSet:
     off.
     runs_from_flash: True if constants lie in flash, which is scarce; the host has memory enough.
     packs_depthwise: True if depthwise convolutions have cheap kernels for weights of 4 bits.
+    dual_issue: cores that start two instructions in a cycle, for which kernels have code of their own.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, set by the
     registry.
     """
@@ -91,5 +92,6 @@ class InstructionSet:
     ranks_calibrated: bool = False
     runs_from_flash: bool = True
     packs_depthwise: bool = False
+    dual_issue: tuple[str, ...] = ()
     startups: tuple[Startup, ...] = ()
     package: str = ""

@@ -86,6 +86,7 @@ def startup_of(platform: Platform) -> Startup:
 def target_of(
     processor: Processor,
     *,
+    core: str = "",
     optimize: Literal["speed", "size"] = "speed",
     least_scratch: bool = False,
     least_flash: bool = False,
@@ -93,7 +94,7 @@ def target_of(
 ) -> Target:
     """Return the target for which kernels are chosen; only this function makes one. Raises BadPlatform."""
     return Target(
-        processor=processor, instruction_set=instruction_set_of(processor), optimize=optimize,
+        processor=processor, instruction_set=instruction_set_of(processor), core=core, optimize=optimize,
         least_scratch=least_scratch, least_flash=least_flash, measurements=measurements,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.emit.sources import emit_sources
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution import conv_f32
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import Conv2d, Operator, TensorType, Window
@@ -29,7 +29,7 @@ from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
 from codegen_c.targets.dsp.kernels import elementwise as elementwise_dsp
 from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
 from tests.boards.toy import write_texts
-from tests.kernels.dsp import CORTEX_M4, take_only_shift, taken_by
+from tests.kernels.dsp import CORTEX_M4, CORTEX_M7, take_only_shift, taken_by
 from tests.kernels.float32 import floats
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_qbinary import binaries
@@ -51,29 +51,42 @@ from tvm_ext.execution.board import run_qemu
 
 pytestmark = pytest.mark.board
 
+BLOCKS = pytest.mark.parametrize(
+    ("target", "blocks"), [(CORTEX_M4, "blocks"), (CORTEX_M7, "blocks_dual")], ids=["m4", "m7"]
+)
+"""Functions for three pixels, for cores that start one instruction in a cycle or two; the M4 executes both."""
+TILES = {winograd_dsp.QWINOGRAD: convolutions(tiled=TILED), winograd_dsp.QLINE: convolutions(tiled=LINES)}
 STRATEGIES = {
     convolution_dsp.QCONV2D: convolutions(),
     depthwise_dsp.QDEPTHWISE: convolutions(depthwise=True),
-    winograd_dsp.QWINOGRAD: convolutions(tiled=TILED),
-    winograd_dsp.QLINE: convolutions(tiled=LINES),
     dense_dsp.QDENSE: dense_layers(),
     elementwise_dsp.KERNEL: binaries(),
 }
 
 
+@pytest.mark.parametrize("target", [CORTEX_M4, CORTEX_M7], ids=["m4", "m7"])
+@pytest.mark.parametrize("kernel", TILES, ids=lambda kernel: kernel.name)
+def test_bytes_of_tiles_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel, target: Target) -> None:
+    check_bytes(cortex_m4, kernel, TILES[kernel], target)
+
+
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel) -> None:
+    check_bytes(cortex_m4, kernel, STRATEGIES[kernel], CORTEX_M4)
+
+
+def check_bytes(platform: Platform, kernel: Kernel, strategy: st.SearchStrategy[Operator], target: Target) -> None:
     """Two firmwares of twelve random operators each."""
 
     @settings(
         max_examples=2, deadline=None, derandomize=True, phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(st.lists(taken_by(kernel, STRATEGIES[kernel]), min_size=12, max_size=12), seeds)
+    @given(st.lists(taken_by(kernel, strategy), min_size=12, max_size=12), seeds)
     def check(operators: list[Operator], seed: int) -> None:
-        calls = [kernel.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+        calls = [kernel.implement(operator, target, StoredRows()) for operator in operators]
         inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
-        outputs = run_on_board(cortex_m4, operators, calls, inputs)
+        outputs = run_on_board(platform, operators, calls, inputs)
         for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
             np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
@@ -90,20 +103,24 @@ def test_strips_of_depthwise_rows(cortex_m4: Platform, shift: int, monkeypatch: 
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
 
+@BLOCKS
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
-def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_pixels(
+    cortex_m4: Platform, shift: int, target: Target, blocks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Products finished in registers: weights joined and not, elements with and without a sign, 7 pixels."""
     take_only_shift(shift, monkeypatch)
     random = np.random.default_rng(3)
-    weights = [random.integers(-100, 100, (6, depth)) for depth in (4, 8, 23)]
-    weights[1][:, 0] = -128  # which no channel can be joined with
+    weights = [random.integers(-100, 100, (6, depth)) for depth in (4, 8, 23, 36)]
+    for whole in (weights[1], weights[3]):
+        whole[:, 0] = -128  # which no channel can be joined with
     layers = [pointwise(weight, dtype=dtype) for weight in weights for dtype in ("int8", "uint8")]
-    kinds = ("int8", "uint8", "uint8", "int8", "int8", "int8")
+    kinds = ("int8", "uint8", "uint8", "int8", "int8", "int8", "int8", "uint8")
     operators = [with_output(layer, dtype) for layer, dtype in zip(layers, kinds, strict=True)]
-    calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+    calls = [convolution_dsp.QCONV2D.implement(operator, target, StoredRows()) for operator in operators]
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
     code = "".join(call.function.helpers for call in calls)
-    assert all(f"blocks_{joined}{kind}_{shift}(" in code for joined in ("", "joined_") for kind in ("s8", "u8"))
+    assert all(f"{blocks}_{joined}{kind}_{shift}(" in code for joined in ("", "joined_") for kind in ("s8", "u8"))
     outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
     for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
@@ -123,18 +140,28 @@ def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytes
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
 
+@BLOCKS
+def test_two_roundings_of_three_pixels(cortex_m4: Platform, target: Target, blocks: str) -> None:
+    calls = [convolution_dsp.QCONV2D.implement(operator, target, StoredRows()) for operator in TWICE]
+    code = "".join(call.function.helpers for call in calls)
+    assert all(name in code for name in names_of_two_roundings(blocks))
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(TWICE)]
+    outputs = run_on_board(cortex_m4, list(TWICE), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
 def test_two_roundings(cortex_m4: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorFlow Lite's, in registers: of three pixels, one left over, vectors and strips; halves among the sums."""
+    """TensorFlow Lite's, in registers: of one pixel left over, vectors and strips; halves among the sums."""
     vectors = [dense_dsp.QDENSE.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS_TWICE]
-    in_threes = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
     monkeypatch.setattr(convolution_dsp, "SINGLE_LEAST_SAVED", 0)
     by_ones = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
     in_strips = [depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS_TWICE]
-    calls = [*in_threes, *by_ones, *vectors, *in_strips]
-    operators = [*TWICE, *TWICE, *VECTORS_TWICE, *STRIPS_TWICE]
+    calls = [*by_ones, *vectors, *in_strips]
+    operators = [*TWICE, *VECTORS_TWICE, *STRIPS_TWICE]
     code = "".join(call.function.helpers + call.function.body for call in calls)
     singles = {f"single_{width}_s8_twice{signed}" for width in ("1x2", "1x4") for signed in ("", "_signed")}
-    assert all(name in code for name in names_of_two_roundings() | singles)
+    assert all(name in code for name in singles)
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
     outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
     for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):

@@ -1,4 +1,4 @@
-"""Helpers for the tests of DSP kernels: a Cortex-M4 as target, also where the C runs on the host."""
+"""Helpers for the tests of DSP kernels: a Cortex-M4 or M7 as target, also where the C runs on the host."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.kernels.quantized import FEW
 from tvm_ext.core.platform import Platform
 
 CORTEX_M4 = target_of(Platform.load("cortex_m4").processor)
+CORTEX_M7 = target_of(Platform.load("cortex_m7").processor, core="cortex-m7")
 SOME = settings(FEW, max_examples=7)
 
 

@@ -14,8 +14,9 @@ from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
-from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, take_only_shift, taken_by
+from tests.kernels.dsp import CORTEX_M4, CORTEX_M7, SOME, for_cortex_m4, take_only_shift, taken_by
 from tests.kernels.harness import HOST, PORTABLE, registered, run_in_place
+from tests.kernels.on_target import for_target
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
 
@@ -111,8 +112,8 @@ TWICE = [
 """Layers with TensorFlow Lite's roundings: weights joined and not, elements clamped by a ReLU and not, halves."""
 
 
-def names_of_two_roundings() -> set[str]:
-    return {f"blocks_{joined}s8_twice{signed}(" for joined in ("", "joined_") for signed in ("", "_signed")}
+def names_of_two_roundings(blocks: str = "blocks") -> set[str]:
+    return {f"{blocks}_{joined}s8_twice{signed}(" for joined in ("", "joined_") for signed in ("", "_signed")}
 
 
 def test_two_roundings_are_finished_in_registers() -> None:
@@ -122,6 +123,18 @@ def test_two_roundings_are_finished_in_registers() -> None:
     operators = [*TWICE, unsigned]
     inputs = [[elements(operator.inputs[0], 9)] for operator in operators]
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
+
+
+def test_cores_that_start_two_instructions_have_functions_of_their_own() -> None:
+    """They read two cells ahead, for which scratch has room; a build for size does without them."""
+    ours = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M7, StoredRows()) for operator in TWICE]
+    assert all("tvm_ext_dsp_blocks_dual_" in one.function.helpers for one in ours)
+    plain = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in TWICE]
+    assert all(a.scratch_bytes == b.scratch_bytes + 8 for a, b in zip(ours, plain, strict=True))
+    small = convolution_dsp.QCONV2D.implement(TWICE[0], replace(CORTEX_M7, optimize="size"), StoredRows())
+    assert "tvm_ext_dsp_blocks_dual_" not in small.function.helpers
+    inputs = [[elements(operator.inputs[0], 9)] for operator in TWICE]
+    assert_c_equals_reference(list(TWICE), inputs, for_target(convolution_dsp.QCONV2D, CORTEX_M7))
 
 
 def test_a_bias_may_make_joined_sums_too_large() -> None:

@@ -97,7 +97,7 @@ KINDS: dict[str, Kind] = {
     "int8_dsp": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
     "tiles_dsp": Kind(
         source=lambda folder: saved(quantized(_tiles()), folder, "net"),
-        platform=Platform.load("cortex_m4"),
+        platform=Platform.load("cortex_m7"),
         options=DEFAULT,
     ),
     "int8_helium": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m55"), options=DEFAULT),
@@ -137,7 +137,7 @@ KINDS: dict[str, Kind] = {
     "attention_m55": Kind(source=_float_attention, platform=Platform.load("cortex_m55"), options=DEFAULT),
     "audio": Kind(source=lambda folder: side_by_side(folder)[0], platform=Platform.load("cortex_m4"), options=DEFAULT),
     "int8_rvv": Kind(source=_small("branches", int8=True), platform=Platform.load("riscv32_zve32x"), options=DEFAULT),
-    "single_dsp": Kind(source=_onnx(pixel_and_vector, int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "single_dsp": Kind(source=_onnx(pixel_and_vector, int8=True), platform=Platform.load("cortex_m7"), options=DEFAULT),
 }
 
 

@@ -339,6 +339,7 @@ def backend_of(
     return CodegenBackend(
         target=target_of(
             chosen,
+            core=platform.core_of(chosen),
             optimize=options.compile_for,
             least_scratch=options.least_scratch,
             least_flash=options.least_flash,

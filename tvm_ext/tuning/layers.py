@@ -73,7 +73,10 @@ def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
 def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
     """Return the layers with several candidates, in the order of their run. compiled: without measurements."""
     platform = compiled.platform
-    target = target_of(platform.processor, optimize=options.compile_for, least_flash=options.least_flash)
+    target = target_of(
+        platform.processor, core=platform.core_of(platform.processor), optimize=options.compile_for,
+        least_flash=options.least_flash,
+    )  # fmt: skip
     found: list[TunedLayer] = []
     for digest, calls in digests_of(compiled).items():
         operator = calls[0].operator

@@ -13,5 +13,6 @@ TARGET = InstructionSet(
     # of generic steps those of benchmarks/generic_costs.py.
     calibration={"concat": 1.06, "depthwise_f32": 0.91, "generic": 0.95, "qsoftmax_i8": 0.85, "qunary_i8": 0.94},
     packs_depthwise=True,
+    dual_issue=("cortex-m7",),
     startups=(ARM_M,),
 )

@@ -16,7 +16,6 @@ from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, Produc
 from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d, TensorType
-from codegen_c.targets.dsp.kernels import product as product_dsp
 from codegen_c.targets.dsp.kernels.product import (
     HEADERS,
     INCLUDES,
@@ -91,6 +90,8 @@ def packed(operator: QConv2d) -> tuple[PairedWeights, FastRequantize, Blocks | N
 
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     paired, finish, blocks = packed(operator)
+    if blocks and target.is_dual_issue and target.optimize == "speed":
+        blocks = blocks.dual()
     single = _single(operator, target, stored, blocks)
     sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
     tables = qconv2d.parameters(operator, finish.exact)[2:-2]
@@ -99,7 +100,8 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
         constants=(),
         members={},
         leading=("$_pixels",),
-        scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
+        scratch_bytes=4 * (paired.num_cells + (blocks.cells_read_ahead if blocks else 0))
+        + (0 if _by_taps(operator) else _run_length(operator)),
         instructions=_instructions(operator, stored, sums),
         passes=_passes(operator, paired),
     )
@@ -109,7 +111,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
             constants=(("weights", blocks.weights),),
             functions=(_pixels_in_blocks(blocks, single),),
             tables=("weights", "NULL", "NULL", "NULL"),
-            includes=_includes(blocks, single),
+            includes=(*blocks.includes, *(single.includes if single else ())),
             windows=_windows(operator, stored, sums, members={}, functions=(), call=blocks.call("pixels")),
         )
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
@@ -269,10 +271,6 @@ def _calls(blocks: Blocks, single: Blocks | None) -> list[str]:
         block(single.call("output[0]")),
         "}",
     ]
-
-
-def _includes(blocks: Blocks | None, single: Blocks | None) -> tuple[str, ...]:
-    return product_dsp.SINGLE_INCLUDES if single else product_dsp.BLOCKS_INCLUDES if blocks else ()
 
 
 CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)

@@ -237,8 +237,10 @@ def suffix(source: TensorType) -> str:
 # with TensorFlow Lite's two roundings (`two_roundings.py`).
 
 BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
+DUAL_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_blocks_dual.h")
 SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")
 BLOCKS_CALL_INSTRUCTIONS = 36
+DUAL_READ_AHEAD = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -246,7 +248,8 @@ class Blocks:
     """A layer in the layout of `function`: for each block of channels int8[starts, words of weights, factors].
 
     Starts are initial sums; for joined weights those of A and of A + 256 B of each two channels. form: the
-    requantization. blocks: of two channels, or of `width` for one pixel.
+    requantization. blocks: of two channels, or of `width` for one pixel. cells_read_ahead: cells after the last one
+    that the function reads and does not use.
     """
 
     weights: Array
@@ -256,6 +259,8 @@ class Blocks:
     units: int
     blocks: int
     block_instructions: int
+    includes: tuple[str, ...] = BLOCKS_INCLUDES
+    cells_read_ahead: int = 0
 
     @classmethod
     def of(cls, paired: PairedWeights, exact: Requantize, low: Array, high: Array) -> Self | None:
@@ -288,6 +293,16 @@ class Blocks:
         )
         return whole if paired.pixels > 1 else whole._single(paired.width)
 
+    def dual(self) -> Self:
+        """Return the channels of three pixels for cores that start two instructions in a cycle."""
+        return replace(
+            self,
+            function=self.function.replace("blocks", "blocks_dual"),
+            includes=DUAL_INCLUDES,
+            cells_read_ahead=DUAL_READ_AHEAD,
+            block_instructions=_three_by_two_dual(self.units, joined=self.joined) + _more(self.form, 3, 2),
+        )
+
     def one_pixel(self) -> Self | None:
         """Return the same channels for one pixel, in the weights' layout for three; None if weights are not joined."""
         return self._single(2) if self.joined else None
@@ -296,6 +311,8 @@ class Blocks:
         return replace(
             self,
             function=f"tvm_ext_dsp_single_1x{width}_{self.form.suffix}",
+            includes=SINGLE_INCLUDES,
+            cells_read_ahead=0,
             block_instructions=_one_by(width, self.units) + _more(self.form, 1, width),
         )
 
@@ -317,6 +334,11 @@ class Blocks:
 def _three_by_two(units: int, *, joined: bool) -> int:
     """Return the modelled instructions of one block."""
     return units * (17 if joined else 20) + 2 * -(-(units - 1) // 8) + (33 if joined else 29)
+
+
+def _three_by_two_dual(units: int, *, joined: bool) -> int:
+    """Return the modelled instructions of one block on a core that starts two instructions in a cycle."""
+    return units * (22 if joined else 24) + 5 * -(-units // 8) + (42 if joined else 39)
 
 
 def _one_by(width: int, units: int) -> int:

@@ -46,6 +46,10 @@ MOST_BY_ROWS = 1.05
 PAIR_INSTRUCTIONS = 8
 PLACE_INSTRUCTIONS = 14
 """Entering and leaving the loop over channels at one place, with its first pair of channels."""
+DUAL_PAIR_INSTRUCTIONS, DUAL_PLACE_INSTRUCTIONS = 11, 29
+"""The same on cores that start two instructions in a cycle."""
+READ_AHEAD = 1
+"""Words that these read after the last weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,17 +98,19 @@ def loops(prefix: str, header: str) -> Loops:
     return Loops(function=prefix, layer=f"{prefix}_layer", includes=(header, *TILE_HEADERS, *INCLUDES, *HEADERS))
 
 
-def tile_parts(operator: QConv2d, stored: StoredRows, form: Tiles) -> Parts:
+def tile_parts(operator: QConv2d, target: Target, stored: StoredRows, form: Tiles) -> Parts:
+    is_dual = target.is_dual_issue
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
     finish = FastRequantize.of_scaled(exact, low, high, bits=form.bits)
     weights, *others = qconv2d.parameters(operator, finish.exact)[2:-2]
     bias = start(operator.inputs[0], operator.weight, operator.bias) << form.bits
-    instructions = _instructions(operator, stored, finish, form)
-    by_rows = _instructions(operator, replace(stored, at_once=1), finish, form)
+    instructions = _instructions(operator, stored, finish, form, is_dual=is_dual)
+    by_rows = _instructions(operator, replace(stored, at_once=1), finish, form, is_dual=is_dual)
+    packed = np.pad(pack(form.transformed), (0, READ_AHEAD if is_dual else 0))
     return Parts(
         parameters=(replace(weights, ctype="uint32_t"), *others),
-        constants=(("weights", pack(form.transformed)), ("bias", wrapped(bias)), *finish.constants()),
-        members={**form.members, "requantize": finish.members()},
+        constants=(("weights", packed), ("bias", wrapped(bias)), *finish.constants()),
+        members={**form.members, **({"is_dual_issue": True} if is_dual else {}), "requantize": finish.members()},
         functions=_functions(form),
         leading=("$_transform", "$_tiles"),
         statements=finish.tables(),
@@ -139,11 +145,13 @@ def _passes(operator: QConv2d, form: Tiles) -> Passes:
     )
 
 
-def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> int:
+def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles, *, is_dual: bool) -> int:
     """Return the modelled instructions: transformed tiles, products of three by two channels at each place, results."""
     tiles, channels = form.tiles_of_calls(operator, stored), operator.output.shape[3]
-    rest = form.depth // 2 - 1
-    place = PLACE_INSTRUCTIONS + PAIR_INSTRUCTIONS * rest + 2 * -(-rest // 8)
+    pairs = form.depth // 2
+    place = PLACE_INSTRUCTIONS + PAIR_INSTRUCTIONS * (pairs - 1) + 2 * -(-(pairs - 1) // 8)
+    if is_dual:
+        place = DUAL_PLACE_INSTRUCTIONS + DUAL_PAIR_INSTRUCTIONS * pairs + 4 * -(-pairs // 8)
     results = form.output_instructions + form.outputs * finish.instructions
     block = 30 + form.places * place + TILES * WIDTH * results
     groups = sum(-(-count // TILES) for count in tiles)
@@ -197,7 +205,7 @@ def qwinograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         output_instructions=48,
         border_instructions=2 * along * operator.output.shape[0] * (250 + 4 * depth),
     )
-    return tile_parts(operator, stored, form)
+    return tile_parts(operator, target, stored, form)
 
 
 QWINOGRAD = ProductKernel(loops=QWINOGRAD_LOOPS, reference=qconv2d.reference, parts=qwinograd_parts).kernel(
@@ -249,7 +257,7 @@ def qline_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
         output_instructions=40 if outputs > 2 else 30,
         border_instructions=copied * winograd.pixels_copied(operator, stored),
     )
-    return tile_parts(operator, stored, form)
+    return tile_parts(operator, target, stored, form)
 
 
 QLINE = ProductKernel(loops=QLINE_LOOPS, reference=qconv2d.reference, parts=qline_parts).kernel(

@@ -156,22 +156,23 @@
 #define TVM_EXT_DSP_BLOCKS_JOINED(SUFFIX, OTHER_BYTES, FINISH)                                                        \
     TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##SUFFIX, TVM_EXT_DSP_BLOCKS_JOINED_FIRST,                           \
                        TVM_EXT_DSP_3X2_JOINED_UNIT, TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES, OTHER_BYTES, FINISH)
-/* SHIFT_B: SHIFT + 8, because sums B are multiplied by 256. */
-#define TVM_EXT_DSP_BLOCKS_ONCE(TYPE, SATURATE, SHIFT, SHIFT_B)                                                       \
-    TVM_EXT_DSP_BLOCKS_PLAIN(TYPE##_##SHIFT, "16", TVM_EXT_DSP_FINISH_ONCE("", SATURATE, #SHIFT, "", #SHIFT))         \
-    TVM_EXT_DSP_BLOCKS_JOINED(TYPE##_##SHIFT, "16",                                                                   \
-                              TVM_EXT_DSP_FINISH_ONCE(TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT, "lsl r12, r12, #8\n\t",    \
-                                                      #SHIFT_B))
-#define TVM_EXT_DSP_BLOCKS_TWICE(SUFFIX, ROUND)                                                                       \
-    TVM_EXT_DSP_BLOCKS_PLAIN(SUFFIX, "20", TVM_EXT_DSP_FINISH_TWICE(TVM_EXT_DSP_DOUBLE_B, ROUND))                     \
-    TVM_EXT_DSP_BLOCKS_JOINED(SUFFIX, "20", TVM_EXT_DSP_FINISH_TWICE(TVM_EXT_DSP_SPLIT_DOUBLE, ROUND))
+/* All functions of PLAIN and JOINED. SHIFT_B: SHIFT + 8, because sums B are multiplied by 256. */
+#define TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, TYPE, SATURATE, SHIFT, SHIFT_B)                                        \
+    PLAIN(TYPE##_##SHIFT, "16", TVM_EXT_DSP_FINISH_ONCE("", SATURATE, #SHIFT, "", #SHIFT))                            \
+    JOINED(TYPE##_##SHIFT, "16",                                                                                      \
+           TVM_EXT_DSP_FINISH_ONCE(TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT, "lsl r12, r12, #8\n\t", #SHIFT_B))
+#define TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, SUFFIX, ROUND)                                                        \
+    PLAIN(SUFFIX, "20", TVM_EXT_DSP_FINISH_TWICE(TVM_EXT_DSP_DOUBLE_B, ROUND))                                        \
+    JOINED(SUFFIX, "20", TVM_EXT_DSP_FINISH_TWICE(TVM_EXT_DSP_SPLIT_DOUBLE, ROUND))
+#define TVM_EXT_DSP_BLOCKS_EACH(PLAIN, JOINED)                                                                        \
+    TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, s8, "ssat", 4, 12)                                                         \
+    TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, s8, "ssat", 8, 16)                                                         \
+    TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, u8, "usat", 4, 12)                                                         \
+    TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, u8, "usat", 8, 16)                                                         \
+    TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, s8_twice, TVM_EXT_DSP_ROUND)                                              \
+    TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, s8_twice_signed, TVM_EXT_DSP_ROUND_SIGNED)
 
-TVM_EXT_DSP_BLOCKS_ONCE(s8, "ssat", 4, 12)
-TVM_EXT_DSP_BLOCKS_ONCE(s8, "ssat", 8, 16)
-TVM_EXT_DSP_BLOCKS_ONCE(u8, "usat", 4, 12)
-TVM_EXT_DSP_BLOCKS_ONCE(u8, "usat", 8, 16)
-TVM_EXT_DSP_BLOCKS_TWICE(s8_twice, TVM_EXT_DSP_ROUND)
-TVM_EXT_DSP_BLOCKS_TWICE(s8_twice_signed, TVM_EXT_DSP_ROUND_SIGNED)
+TVM_EXT_DSP_BLOCKS_EACH(TVM_EXT_DSP_BLOCKS_PLAIN, TVM_EXT_DSP_BLOCKS_JOINED)
 
 #pragma GCC diagnostic pop
 
@@ -238,16 +239,18 @@ static inline void tvm_ext_dsp_blocks(const tvm_ext_dsp_blocks_form *form, uint8
         const tvm_ext_dsp_blocks_form form = {IS_JOINED, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};                \
         tvm_ext_dsp_blocks(&form, output, weights, cells, units, pairs, rounding, TVM_EXT_DSP_PIXELS, 2);             \
     }
-#define TVM_EXT_DSP_BLOCKS_OF(SUFFIX, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                                    \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##SUFFIX, false, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)               \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##SUFFIX, true, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)
+#define TVM_EXT_DSP_BLOCKS_OF(NAME, SUFFIX, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                              \
+    TVM_EXT_DSP_BLOCKS(NAME##_##SUFFIX, false, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                           \
+    TVM_EXT_DSP_BLOCKS(NAME##_joined_##SUFFIX, true, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)
+#define TVM_EXT_DSP_BLOCKS_EACH(NAME)                                                                                 \
+    TVM_EXT_DSP_BLOCKS_OF(NAME, s8_4, false, false, false, 4)                                                         \
+    TVM_EXT_DSP_BLOCKS_OF(NAME, s8_8, false, false, false, 8)                                                         \
+    TVM_EXT_DSP_BLOCKS_OF(NAME, u8_4, true, false, false, 4)                                                          \
+    TVM_EXT_DSP_BLOCKS_OF(NAME, u8_8, true, false, false, 8)                                                          \
+    TVM_EXT_DSP_BLOCKS_OF(NAME, s8_twice, false, true, false, 0)                                                      \
+    TVM_EXT_DSP_BLOCKS_OF(NAME, s8_twice_signed, false, true, true, 0)
 
-TVM_EXT_DSP_BLOCKS_OF(s8_4, false, false, false, 4)
-TVM_EXT_DSP_BLOCKS_OF(s8_8, false, false, false, 8)
-TVM_EXT_DSP_BLOCKS_OF(u8_4, true, false, false, 4)
-TVM_EXT_DSP_BLOCKS_OF(u8_8, true, false, false, 8)
-TVM_EXT_DSP_BLOCKS_OF(s8_twice, false, true, false, 0)
-TVM_EXT_DSP_BLOCKS_OF(s8_twice_signed, false, true, true, 0)
+TVM_EXT_DSP_BLOCKS_EACH(tvm_ext_dsp_blocks)
 
 #endif
 

@@ -29,6 +29,7 @@ typedef struct {
     tvm_ext_image input; /* channels: a multiple of four */
     tvm_ext_image output;
     tvm_ext_window window;
+    bool is_dual_issue; /* of the core: two instructions start in a cycle */
     tvm_ext_dsp_requantize requantize; /* of four times the sums, or of the sums if it rounds twice */
 } tvm_ext_dsp_winograd_layer;
 
@@ -151,7 +152,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
     uint32_t *const sums = &places[TVM_EXT_DSP_PLACES * tvm_ext_dsp_place_words(layer)];
     for (int32_t first = 0; first < layer->output.channels; first += 2) {
         const uint32_t *const next = &weights[TVM_EXT_DSP_PLACES * pairs * 2];
-        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs, next);
+        tvm_ext_dsp_winograd_sums(layer->is_dual_issue, sums, places, weights, pairs, next);
         weights = next;
         const int32_t end = TVM_EXT_MIN(first + 2, layer->output.channels);
         for (int32_t k = first; k < end; ++k) {

@@ -39,6 +39,7 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool is_upright;                   /* lines lie along columns */
+    bool is_dual_issue; /* of the core: two instructions start in a cycle */
     tvm_ext_dsp_requantize requantize; /* of eight times the sums, or of the sums if it rounds twice */
 } tvm_ext_dsp_line_layer;
 
@@ -159,7 +160,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_compute(const tvm_ext_dsp_line_layer *layer
     uint32_t *const sums = &places[TVM_EXT_DSP_LINE_PLACES * TVM_EXT_DSP_TILES * pairs];
     for (int32_t first = 0; first < layer->output.channels; first += 2) {
         const uint32_t *const next = &weights[TVM_EXT_DSP_LINE_PLACES * pairs * 2];
-        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs, next);
+        tvm_ext_dsp_winograd_sums(layer->is_dual_issue, sums, places, weights, pairs, next);
         weights = next;
         const int32_t end = TVM_EXT_MIN(first + 2, layer->output.channels);
         for (int32_t k = first; k < end; ++k) {

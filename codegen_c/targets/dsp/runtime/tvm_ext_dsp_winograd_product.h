@@ -9,6 +9,9 @@
 #ifndef TVM_EXT_DSP_WINOGRAD_PRODUCT_H
 #define TVM_EXT_DSP_WINOGRAD_PRODUCT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "tvm_ext_dsp.h"
 #include "tvm_ext_dsp_product.h"
 #include "tvm_ext_layer.h"
@@ -69,6 +72,77 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
                                                                              "bne 1b\n\t"
                                                                              "add sp, sp, #16\n\t"
                                                                              "pop {r7, r11}\n\t"
+                     : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
+                     :
+                     : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
+}
+
+/* For cores that start two instructions in a cycle: six products of a pair of channels take six cycles. The first
+ * weight and the first two inputs of the next pair are read ahead into r0, r4 and r5, also after the last pair: then
+ * they are not used. r1 and r2 are less what the first iteration leaves out. I: pair of the iteration. */
+#define TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(I)                                                                             \
+    "ldr.w r6, [r1, #12 * " #I " + 8]\n\t" TVM_EXT_DSP_SMLAD("r7", "r4", "r0")                                        \
+    "ldr.w r3, [r2, #8 * " #I " + 4]\n\t" TVM_EXT_DSP_SMLAD("r8", "r5", "r0") TVM_EXT_DSP_SMLAD("r9", "r6", "r0")     \
+    "ldr.w r0, [r2, #8 * " #I " + 8]\n\t" TVM_EXT_DSP_SMLAD("r10", "r4", "r3")                                        \
+    "ldr.w r4, [r1, #12 * " #I " + 12]\n\t" TVM_EXT_DSP_SMLAD("r11", "r5", "r3")                                      \
+    "ldr.w r5, [r1, #12 * " #I " + 16]\n\t" TVM_EXT_DSP_SMLAD("lr", "r6", "r3")
+#define TVM_EXT_DSP_WINOGRAD_DUAL_UNIT_BYTES "44"
+#define TVM_EXT_DSP_WINOGRAD_DUAL_UNITS                                                                               \
+    "2:\n\t" TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(0) TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(1) TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(2)     \
+        TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(3) TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(4) TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(5)         \
+            TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(6) TVM_EXT_DSP_WINOGRAD_DUAL_UNIT(7)                                       \
+                TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_WINOGRAD_DUAL_UNIT_BYTES)
+
+/* On the stack: the next sums, the entry into the loop, the bytes of inputs and of weights that the first iteration
+ * leaves out, the bytes of a position's weights, and the end of all weights. */
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2_dual(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
+                                                      int32_t pairs, const uint32_t *end)
+{
+    register uint32_t *r0 __asm__("r0") = sums;
+    register const uint32_t *r1 __asm__("r1") = inputs;
+    register const uint32_t *r2 __asm__("r2") = weights;
+    register int32_t r12 __asm__("r12") = pairs;
+    register const uint32_t *r6 __asm__("r6") = end;
+    __asm__ volatile("push {r7, r11}\n\t"
+                     "lsl r5, r12, #3\n\t"
+                     "push {r5, r6}\n\t"
+                     "rsb r4, r12, #0\n\t"
+                     "and r4, r4, #7\n\t"
+                     "movs r7, #" TVM_EXT_DSP_WINOGRAD_DUAL_UNIT_BYTES "\n\t"
+                     "adr.w r8, 2f + 1\n\t"
+                     "mla r3, r4, r7, r8\n\t"
+                     "add r12, r2, r5\n\t"
+                     "lsl r5, r4, #3\n\t"
+                     "add r4, r5, r4, lsl #2\n\t"
+                     "push {r4, r5}\n\t"
+                     "push {r0, r3}\n\t"
+                     "ldr r0, [r2]\n\t"
+                     "ldrd r4, r5, [r1]\n"
+                     "1:\n\t"
+                     "ldrd r3, r6, [sp, #8]\n\t"
+                     "mov.w r7, #0\n\t"
+                     "mov.w r8, #0\n\t"
+                     "mov.w r9, #0\n\t"
+                     "mov.w r10, #0\n\t"
+                     "mov.w r11, #0\n\t"
+                     "mov.w lr, #0\n\t"
+                     "subs r1, r1, r3\n\t"
+                     "subs r2, r2, r6\n\t"
+                     "ldr pc, [sp, #4]\n\t"
+                     ".balign 4\n" TVM_EXT_DSP_WINOGRAD_DUAL_UNITS "adds r2, #64\n\t"
+                     "adds r1, #96\n\t"
+                     "cmp r2, r12\n\t"
+                     "bne 2b\n\t"
+                     "ldr r3, [sp]\n\t"
+                     "ldr r6, [sp, #20]\n\t"
+                     "stmia r3!, {r7, r8, r9, r10, r11, lr}\n\t"
+                     "cmp r2, r6\n\t"
+                     "ldr r6, [sp, #16]\n\t"
+                     "str r3, [sp]\n\t"
+                     "add r12, r12, r6\n\t"
+                     "bne 1b\n\t"
+                     "add sp, sp, #24\n\t"
+                     "pop {r7, r11}\n\t"
                      : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
                      :
                      : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
@@ -136,6 +210,12 @@ static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inpu
     }
 }
 
+static inline void tvm_ext_dsp_winograd_3x2_dual(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
+                                                 int32_t pairs, const uint32_t *end)
+{
+    tvm_ext_dsp_winograd_3x2(sums, inputs, weights, pairs, end);
+}
+
 static inline void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint32_t *sums, uint32_t bias)
 {
     uint32_t top[4], bottom[4];
@@ -152,5 +232,17 @@ static inline void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint3
 }
 
 #endif
+
+/* Sums all positions of three tiles by two channels, for a core that starts two instructions in a cycle or one. The
+ * former reads 8 bytes after the inputs and 4 after the weights. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_sums(bool is_dual_issue, uint32_t *sums, const uint32_t *inputs,
+                                              const uint32_t *weights, int32_t pairs, const uint32_t *end)
+{
+    if (is_dual_issue) {
+        tvm_ext_dsp_winograd_3x2_dual(sums, inputs, weights, pairs, end);
+    } else {
+        tvm_ext_dsp_winograd_3x2(sums, inputs, weights, pairs, end);
+    }
+}
 
 #endif
