@@ -64,7 +64,9 @@ def built(path: str, platform: str, rounding: str) -> dict[str, Any]:
             found = [session.run(sample) for sample in samples]
     told: dict[str, Any] = {"compared_with": None, "not_compared": "; ".join(one.reason for one in refusals)[:300]}
     if reference is not None:
-        told: dict[str, Any] = {"compared_with": reference.runtime, **_differences(found, reference.outputs)}
+        told = {"compared_with": reference.runtime, **_differences(found, reference.outputs)}
+        if not told["differing"] and told["float_error"] > FLOAT_ERROR:
+            told["verified"] = _verifies(mod, platform)
     return {"operators": operators, "cpu_s": round(seconds, 1), **_sizes(package.report), **told}
 
 
