@@ -27,6 +27,7 @@ from codegen_c.operators.kinds import (
     QConv2d,
     QConv2dTranspose,
     QDense,
+    QDivide,
     QInterpolate,
     QMaskedSoftmax,
     QMean,
@@ -152,6 +153,17 @@ def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     return _of_two(chain, anchor, tuple(chain.inputs[i] for i in arguments)), arguments
 
 
+def _quotient(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    """Return the quotient of two activations."""
+    indices = [index for value in anchor.operands if (index := chain.parameter(value)) is not None]
+    if len(chain.body) != 1 or len(indices) != 2 or chain.rounding != "onnx":
+        return _unary(chain, anchor)
+    operator = QDivide(
+        inputs=tuple(chain.inputs[i] for i in indices), outputs=(chain.output,), low=chain.low, high=chain.high,
+    )  # fmt: skip
+    return operator, tuple(indices)
+
+
 def _of_two(chain: QuantizedChain, anchor: Call, inputs: tuple[TensorType, ...]) -> QBinary:
     return QBinary(
         inputs=inputs, outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
@@ -250,6 +262,7 @@ _ANCHORS = {
     "add": _binary,
     "subtract": _binary,
     "multiply": _binary,
+    "divide": _quotient,
     "nn.softmax": _softmax,
     "nn.layer_norm": normalize_operator,
     "nn.rms_norm": normalize_operator,

@@ -223,6 +223,15 @@ class QBinary(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QDivide(Operator):
+    """Quotient of two QDQ tensors. Extents of 1 are repeated to the output's shape."""
+
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QConstantBinary(Operator):
     """A QDQ tensor plus, minus or times quantized constants.
 

@@ -29,9 +29,11 @@ from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementatio
 from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import FEW, seeds
 from tests.kernels.test_qbinary import binaries
+from tests.kernels.test_qbroadcast import broadcasts
 from tests.kernels.test_qconv2d_helium import convolutions
 from tests.kernels.test_qdense import dense_layers
 from tests.kernels.test_qdepthwise_helium import depthwise
+from tests.kernels.test_qdivide import quotients
 from tests.kernels.test_qpool2d import pools
 from tests.support.runtime_headers import INCLUDE_FLAGS
 from tests.support.sweeps import some_of
@@ -56,6 +58,18 @@ def test_pools(operators: list[QPool2d], seed: int) -> None:
 @given(st.lists(binaries().filter(takes(elementwise_helium.QBINARY)), min_size=1, max_size=6), seeds)
 def test_binaries(operators: list[QBinary], seed: int) -> None:
     assert_same_bytes(elementwise_helium.QBINARY, operators, seed)
+
+
+@FEWER
+@given(
+    st.lists(broadcasts().filter(takes(elementwise_helium.QBROADCAST)), min_size=3, max_size=6),
+    st.lists(broadcasts("tflite").filter(takes(elementwise_helium.QBROADCAST)), min_size=2, max_size=3),
+    st.lists(quotients().filter(takes(elementwise_helium.QDIVIDE)), min_size=2, max_size=4),
+    seeds,
+)
+def test_broadcasts_and_quotients(once: list[QBinary], twice: list[QBinary], quotients, seed: int) -> None:
+    assert_same_bytes(elementwise_helium.QBROADCAST, [*once, *twice], seed)
+    assert_same_bytes(elementwise_helium.QDIVIDE, quotients, seed)
 
 
 def two_roundings(operator: Operator) -> Operator:

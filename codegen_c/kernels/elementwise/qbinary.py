@@ -34,7 +34,7 @@ from codegen_c.kernels.shared.requantize import (
 )
 from codegen_c.kernels.shared.requantize_litert import sum_factors
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, offset, row_by_row, slot
-from codegen_c.operators.kinds import QBinary, TensorType
+from codegen_c.operators.kinds import QBinary, QDivide, TensorType
 from tvm_ext.core.row_access import RowAccess
 
 # add, subtract and multiply of two quantized tensors of one shape, integers only, element by element.
@@ -309,27 +309,31 @@ QBINARY_I16 = wide_kernel(
 INDICES = "nhwcijkl"
 
 
-def repeats_to_output(operator: QBinary, target: Target) -> bool:
+def repeats_to_output(operator: QBinary | QDivide, target: Target) -> bool:
     """each input axis must have the output's extent or 1, and there must be at most eight axes"""
     output = operator.output.shape
-    padded = [_padded(tensor, output) for tensor in operator.inputs]
+    shapes = [padded(tensor, output) for tensor in operator.inputs]
     return len(output) <= len(INDICES) and all(
-        len(shape) == len(output) and all(a in (1, b) for a, b in zip(shape, output, strict=True)) for shape in padded
+        len(shape) == len(output) and all(a in (1, b) for a, b in zip(shape, output, strict=True)) for shape in shapes
     )
 
 
-def _padded(tensor: TensorType, output: tuple[int, ...]) -> tuple[int, ...]:
+def padded(tensor: TensorType, output: tuple[int, ...]) -> tuple[int, ...]:
     """Return the tensor's shape with as many axes as the output."""
     return (1,) * (len(output) - len(tensor.shape)) + tensor.shape
 
 
 def qbroadcast_implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
     output = operator.output
-    shapes = [_padded(tensor, output.shape) for tensor in operator.inputs]
+    shapes = [padded(tensor, output.shape) for tensor in operator.inputs]
     types = [C_TYPES[tensor.dtype] for tensor in (*operator.inputs, output)]
-    rows = _rows(operator)
+    rows = broadcast_rows(operator)
     names = ("input0", "input1", "output")
     first, *others = structure("tvm_ext_qbinary", "$_function", element_members(operator))
+
+    def element(a: str, b: str, result: str) -> str:
+        return f"{result} = ({types[2]})tvm_ext_qbinary_element(&$_function, {a}, {b});"
+
     return Implementation(
         kernel=QBROADCAST.name,
         function=CFunction(
@@ -340,7 +344,7 @@ def qbroadcast_implement(operator: QBinary, target: Target, stored: StoredRows) 
                 ),
                 *(ROW_PARAMETERS if rows else ()),
             ),
-            body=_qbroadcast_body([*shapes, output.shape], types, stored, by_rows=rows is not None),
+            body=broadcast_body([*shapes, output.shape], types, stored, element, by_rows=rows is not None),
             helpers="\n".join([f"static {first}", *others, ""]),
             includes=INCLUDES,
         ),
@@ -353,7 +357,22 @@ def qbroadcast_implement(operator: QBinary, target: Target, stored: StoredRows) 
     )
 
 
-def _rows(operator: QBinary) -> Spatial | None:
+def shared_run(shapes: Sequence[tuple[int, ...]], first: int) -> int:
+    """Return the number of last axes, none before axis `first`, along which inputs are whole or have one element.
+
+    shapes: of the inputs, then of the output, all with the same number of axes.
+    """
+    *inputs, output = shapes
+    alike = (
+        count
+        for count in range(1, len(output) - first + 1)
+        if all(shape[-count:] in (output[-count:], (1,) * count) for shape in inputs)
+    )
+    return max(alike, default=0)
+
+
+def broadcast_rows(operator: QBinary | QDivide) -> Spatial | None:
+    """Return the row behaviour of an operator that broadcasts: None unless one NHWC image of inputs of four axes."""
     output = operator.output.shape
     if len(output) != 4 or output[0] != 1 or any(len(tensor.shape) != 4 for tensor in operator.inputs):
         return None
@@ -362,8 +381,20 @@ def _rows(operator: QBinary) -> Spatial | None:
     return Spatial(output_rows=output[1], inputs=inputs)
 
 
-def _qbroadcast_body(shapes: list[tuple[int, ...]], types: list[str], stored: StoredRows, *, by_rows: bool) -> str:
-    """Return loops over the output's axes; for images the rows come first and may be stored in rings."""
+def broadcast_body(
+    shapes: Sequence[tuple[int, ...]],
+    types: Sequence[str],
+    stored: StoredRows,
+    statement: Callable[[str, str, str], str],
+    *,
+    by_rows: bool,
+    run_axes: int = 0,
+) -> str:
+    """Return loops over the output's axes; for images the rows come first and may be stored in rings.
+
+    shapes, types: of both inputs and the output, all with the same number of axes. statement: returns C from the
+    expressions of an element of each. run_axes: number of last axes without loops, whose elements the C walks itself.
+    """
     output, first = shapes[-1], 2 if by_rows else 0
     kept = [stored.input(0), stored.input(1), stored.output]
     rows: list[str] = []
@@ -373,10 +404,9 @@ def _qbroadcast_body(shapes: list[tuple[int, ...]], types: list[str], stored: St
         row = times(slot("h", ring), shape[2] * shape[3]) if has_rows else "0"
         qualifier = "" if name == "output" else "const "
         rows += [f"{qualifier}{ctype} *{name}_row = &{name}[{row}];"] if has_rows else []
-        operands.append(f"{name}{'_row' if has_rows else ''}[{_place(shape, first)}]")
-    element = f"tvm_ext_qbinary_element(&$_function, {operands[0]}, {operands[1]})"
-    lines = [f"{operands[2]} = ({types[2]}){element};"]
-    for axis in reversed(range(first, len(output))):
+        operands.append(f"{name}{'_row' if has_rows else ''}[{_place(shape, first, run_axes)}]")
+    lines = [statement(operands[0], operands[1], operands[2])]
+    for axis in reversed(range(first, len(output) - run_axes)):
         if output[axis] > 1:
             index = INDICES[axis]
             lines = loop(index, output[axis], lines)
@@ -385,12 +415,15 @@ def _qbroadcast_body(shapes: list[tuple[int, ...]], types: list[str], stored: St
     return "\n".join(lines)
 
 
-def _place(shape: tuple[int, ...], first: int) -> str:
-    """Return the C expression of an element's index, from axis `first` on; axes of extent 1 do not contribute."""
+def _place(shape: tuple[int, ...], first: int, run_axes: int) -> str:
+    """Return the C expression of an element's index, from axis `first` on; axes of extent 1 do not contribute.
+
+    run_axes: number of last axes at whose first element the index is.
+    """
     terms: list[str] = []
     stride = 1
     for axis in reversed(range(first, len(shape))):
-        if shape[axis] > 1:
+        if shape[axis] > 1 and axis < len(shape) - run_axes:
             terms.insert(0, times(INDICES[axis], stride))
         stride *= shape[axis]
     return " + ".join(terms) or "0"

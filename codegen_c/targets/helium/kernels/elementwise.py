@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
-from codegen_c.kernels.elementwise import qbinary, qunary
+from codegen_c.kernels.elementwise import qbinary, qdivide, qunary
 from codegen_c.kernels.movement import permute
 from codegen_c.kernels.shared.common_shift import DOUBLED_BITS
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.narrow_sums import narrow_sums
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.kinds import Permute, QBinary, QUnary
+from codegen_c.operators.kinds import Permute, QBinary, QDivide, QUnary
 from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
 from tvm_ext.core.row_access import RowAccess
 
@@ -70,7 +71,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
             body=_body(stored, by_rows=rows is not None),
-            helpers=_shapes(operator, stored),
+            helpers=_shapes(operator, stored, _members(operator)),
             includes=("tvm_ext_helium_qbinary.h", *LAYER_INCLUDES),
         ),
         reference=lambda inputs: qbinary.reference(operator, inputs),
@@ -84,11 +85,11 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def _shapes(operator: QBinary, stored: StoredRows) -> str:
-    """Return the layer's shapes for tvm_ext_helium_qbinary.h."""
+def _shapes(operator: QBinary | QDivide, stored: StoredRows, function: dict[str, Value]) -> str:
+    """Return the layer's shapes for tvm_ext_helium_qbinary.h. function: of a `tvm_ext_helium_qbinary`."""
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
     output = image(one_image(operator.output), stored=stored)
-    members: dict[str, Value] = {"first": first, "second": second, "output": output, "function": _members(operator)}
+    members: dict[str, Value] = {"first": first, "second": second, "output": output, "function": function}
     return shapes(LAYER, members)
 
 
@@ -138,6 +139,105 @@ QBINARY = Kernel(
     operator=QBinary,
     implement=implement,
     constraints=(adds_where_rounded_twice, *qbinary.QBINARY.constraints, factors_in_range),
+)
+
+
+# The same with broadcasting: runs of elements along which each input is whole or has one element.
+
+
+def runs_are_long(operator: QBinary | QDivide, target: Target) -> bool:
+    """along the last axes each input must have all elements of at least four results, or one element"""
+    return _runs(operator).length >= LEAST_RUN
+
+
+LEAST_RUN = 4
+RUN_INSTRUCTIONS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Runs:
+    """Runs of `length` elements over the last `axes`. steps: 1 for an input with all elements of a run, else 0."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    rows: Spatial | None
+    axes: int
+    length: int
+    steps: tuple[int, int]
+
+
+def _runs(operator: QBinary | QDivide) -> _Runs:
+    output = operator.output.shape
+    shapes = (*(qbinary.padded(tensor, output) for tensor in operator.inputs), output)
+    rows = qbinary.broadcast_rows(operator)
+    axes = qbinary.shared_run(shapes, 2 if rows else 0)
+    first, second = (int(axes > 0 and shape[-axes:] == output[-axes:]) for shape in shapes[:2])
+    length = prod(output[-axes:]) if axes else 1
+    return _Runs(shapes=shapes, rows=rows, axes=axes, length=length, steps=(first, second))
+
+
+def qbroadcast_implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
+    made = replace(qbinary.QBROADCAST.implement(operator, target, stored), kernel=QBROADCAST.name)
+    return _in_runs(operator, made, stored, _members(operator), NARROW if narrow_sums(operator) else WIDE)
+
+
+def _in_runs(
+    operator: QBinary | QDivide, made: Implementation, stored: StoredRows, members: dict[str, Value], instructions: int
+) -> Implementation:
+    """Return a portable implementation with the runs of tvm_ext_helium_qbinary.h in place of its loops.
+
+    members: of a `tvm_ext_helium_qbinary`. instructions: modelled, of eight elements.
+    """
+    runs, types = _runs(operator), [C_TYPES[tensor.dtype] for tensor in (*operator.inputs, operator.output)]
+    table = [parameter.name for parameter in made.function.parameters if parameter.role == "constant"]
+    copied = [f"{LAYER} layer = $_layer;", *(f"layer.function.{name} = {name};" for name in table)] if table else []
+
+    def run(first: str, second: str, output: str) -> str:
+        given = f"&{first}, {runs.steps[0]}, &{second}, {runs.steps[1]}, &{output}, {runs.length}"
+        return f"tvm_ext_helium_qbinary_run(&{'layer' if table else '$_layer'}, {given});"
+
+    by_rows = runs.rows is not None
+    loops = qbinary.broadcast_body(runs.shapes, types, stored, run, by_rows=by_rows, run_axes=runs.axes)
+    function = replace(
+        made.function, body="\n".join([*copied, loops]), helpers=_shapes(operator, StoredRows(), members),
+        includes=("tvm_ext_helium_qbinary.h", *LAYER_INCLUDES),
+    )  # fmt: skip
+    count = operator.output.num_elements // runs.length
+    total = count * (-(-runs.length // AT_ONCE) * instructions + RUN_INSTRUCTIONS)
+    return replace(made, function=function, instructions=total)
+
+
+QBROADCAST = Kernel(
+    name="qbroadcast_helium",
+    title="Quantized add, subtract and multiply with broadcasting",
+    operator=QBinary,
+    implement=qbroadcast_implement,
+    constraints=(adds_where_rounded_twice, *qbinary.QBROADCAST.constraints, factors_in_range, runs_are_long),
+)
+
+
+# Quotients of two quantized tensors with Helium: the table of reciprocals of the portable kernel, gathered.
+
+
+def qdivide_implement(operator: QDivide, target: Target, stored: StoredRows) -> Implementation:
+    made = replace(qdivide.KERNEL.implement(operator, target, stored), kernel=QDIVIDE.name)
+    dividend, divisor = operator.inputs
+    members: dict[str, Value] = {
+        "start": qdivide.start(operator), "first_zero_point": quantization(dividend).zero_point,
+        "second_zero_point": int(np.iinfo(divisor.dtype).min), "shift": -qdivide.SHIFT,
+        "rescale": {"zero_point": 0, "low": operator.low, "high": operator.high},
+    }  # fmt: skip
+    return _in_runs(operator, made, stored, members, QUOTIENTS)
+
+
+QUOTIENTS = 28
+"""Modelled instructions of eight quotients."""
+
+QDIVIDE = Kernel(
+    name="qdivide_helium",
+    title="Quotient of two quantized tensors, by a table of reciprocals",
+    operator=QDivide,
+    implement=qdivide_implement,
+    constraints=(*qdivide.KERNEL.constraints, runs_are_long),
 )
 
 
@@ -226,4 +326,4 @@ PERMUTE = Kernel(
 )
 
 
-KERNELS = (QBINARY, QUNARY, PERMUTE)
+KERNELS = (QBINARY, QBROADCAST, QDIVIDE, QUNARY, PERMUTE)

@@ -228,6 +228,12 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_shift(tvm_ext_i32x4 a, int32_t shift)
     return vshlq_r_s32(a, shift);
 }
 
+/* Elements of a table at places from 0 on. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_gather(const int32_t *table, tvm_ext_i32x4 places)
+{
+    return vldrwq_gather_shifted_offset_s32(table, vreinterpretq_u32_s32(places));
+}
+
 /* Returns a * 2^shift, rounded once, halves up; shift: -31 to -1. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
 {

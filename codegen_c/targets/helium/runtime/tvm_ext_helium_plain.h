@@ -216,6 +216,11 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_add_n(tvm_ext_i32x4 a, tvm_ex
     TVM_EXT_EACH(tvm_ext_i32x4, 4, tvm_ext_wrap(((int64_t)a.lane[i] * b.lane[i]) + c));
 }
 
+static inline tvm_ext_i32x4 tvm_ext_i32x4_gather(const int32_t *table, tvm_ext_i32x4 places)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, table[places.lane[i]]);
+}
+
 static inline tvm_ext_i32x4 tvm_ext_i32x4_mla(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
 {
     TVM_EXT_EACH(tvm_ext_i32x4, 4, tvm_ext_wrap(a.lane[i] + (int64_t)b.lane[i] * c));

@@ -1,9 +1,11 @@
-/* Sums, differences and products of two quantized images by Helium: eight elements at a time. */
+/* Sums, differences, products and quotients of two quantized images by Helium: eight elements at a time. */
 #ifndef TVM_EXT_HELIUM_QBINARY_H
 #define TVM_EXT_HELIUM_QBINARY_H
 
 #include "tvm_ext_helium_rescale.h"
 #include "tvm_ext_layer.h"
+
+#include <stddef.h>
 
 #define TVM_EXT_HELIUM_AT_ONCE 8
 
@@ -33,6 +35,9 @@ typedef struct {
     int32_t multiplier; /* of the result, except for a sum that is rounded once */
     int32_t shift;      /* of the result; for a sum that is rounded once, beyond its low part */
     tvm_ext_helium_rescale rescale;
+    /* Of a quotient, a factor for each divisor from second_zero_point on: (start + a * factor) * 2^shift, rounded down.
+     * Null for others. */
+    const int32_t *reciprocal;
 } tvm_ext_helium_qbinary;
 
 typedef struct {
@@ -96,6 +101,12 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_common(tvm_ext_i32x4 elements, int32
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_four(const tvm_ext_helium_qbinary *function, tvm_ext_i32x4 a,
                                                  tvm_ext_i32x4 b)
 {
+    if (function->reciprocal != NULL) {
+        const tvm_ext_i32x4 places = tvm_ext_helium_centred(b, function->second_zero_point);
+        const tvm_ext_i32x4 factors = tvm_ext_i32x4_gather(function->reciprocal, places);
+        const tvm_ext_i32x4 dividends = tvm_ext_helium_centred(a, function->first_zero_point);
+        return tvm_ext_i32x4_shift(tvm_ext_i32x4_multiply_add_n(dividends, factors, function->start), function->shift);
+    }
     if (function->is_narrow) {
         const tvm_ext_i32x4 factors = tvm_ext_i32x4_splat(function->first_multiplier);
         const tvm_ext_i32x4 sum = tvm_ext_i32x4_multiply_add_n(a, factors, function->start);
@@ -124,6 +135,42 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_widened(const tvm_ext_image *image, 
                               : tvm_ext_i32x4_load_i8((const int8_t *)elements, count);
 }
 
+/* Four elements of an operand from element i of a run on, of which `count` are inside; step 0: one element for all. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_operand(const tvm_ext_image *image, const uint8_t *run, int32_t i,
+                                                    int32_t step, int32_t count)
+{
+    if (step == 0) {
+        return tvm_ext_i32x4_splat(image->is_unsigned ? (int32_t)run[0] : (int32_t)((const int8_t *)run)[0]);
+    }
+    return tvm_ext_helium_widened(image, &run[i], count);
+}
+
+/* Computes a run of `length` elements. A step is 1 for an operand with an element for each result, and 0 for an operand
+ * of one element. */
+TVM_EXT_INLINE void tvm_ext_helium_qbinary_run(const tvm_ext_helium_qbinary_layer *layer, const void *first,
+                                               int32_t first_step, const void *second, int32_t second_step,
+                                               void *output, int32_t length)
+{
+    const uint8_t *const a = (const uint8_t *)first;
+    const uint8_t *const b = (const uint8_t *)second;
+    uint8_t *const y = (uint8_t *)output;
+    const bool is_whole = length % TVM_EXT_HELIUM_AT_ONCE == 0;
+    for (int32_t i = 0; i < length; i += TVM_EXT_HELIUM_AT_ONCE) {
+        const int32_t left = length - i;
+        const int32_t count = is_whole ? 4 : left;
+        const int32_t more = is_whole ? 4 : left > 4 ? left - 4 : 0;
+        const tvm_ext_i32x4 even =
+            tvm_ext_helium_four(&layer->function, tvm_ext_helium_operand(&layer->first, a, i, first_step, count),
+                                tvm_ext_helium_operand(&layer->second, b, i, second_step, count));
+        const tvm_ext_i32x4 odd =
+            tvm_ext_helium_four(&layer->function, tvm_ext_helium_operand(&layer->first, a, i + 4, first_step, more),
+                                tvm_ext_helium_operand(&layer->second, b, i + 4, second_step, more));
+        const tvm_ext_i16x8 results = tvm_ext_helium_pairs(&layer->function.rescale, tvm_ext_i16x8_narrow(even, odd));
+        tvm_ext_i16x8_store_even(&y[i], results, count);
+        tvm_ext_i16x8_store_odd(&y[i + 4], results, more);
+    }
+}
+
 /* Computes output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel if pixels have a pitch. */
 TVM_EXT_INLINE void tvm_ext_helium_qbinary_rows(const tvm_ext_helium_qbinary_layer *layer, const void *first,
                                                 const void *second, void *output, int32_t row_begin, int32_t row_end)
@@ -132,27 +179,12 @@ TVM_EXT_INLINE void tvm_ext_helium_qbinary_rows(const tvm_ext_helium_qbinary_lay
     const bool is_one_run = layer->output.pitch == channels;
     const int32_t runs = is_one_run ? 1 : layer->output.columns;
     const int32_t length = is_one_run ? layer->output.columns * channels : channels;
-    const bool is_whole = length % TVM_EXT_HELIUM_AT_ONCE == 0;
     for (int32_t h = row_begin; h < row_end; ++h) {
         const uint8_t *a = &((const uint8_t *)first)[tvm_ext_row(&layer->first, 0, h)];
         const uint8_t *b = &((const uint8_t *)second)[tvm_ext_row(&layer->second, 0, h)];
         uint8_t *y = &((uint8_t *)output)[tvm_ext_row(&layer->output, 0, h)];
         for (int32_t w = 0; w < runs; ++w) {
-            for (int32_t i = 0; i < length; i += TVM_EXT_HELIUM_AT_ONCE) {
-                const int32_t left = length - i;
-                const int32_t count = is_whole ? 4 : left;
-                const int32_t more = is_whole ? 4 : left > 4 ? left - 4 : 0;
-                const tvm_ext_i32x4 even =
-                    tvm_ext_helium_four(&layer->function, tvm_ext_helium_widened(&layer->first, &a[i], count),
-                                        tvm_ext_helium_widened(&layer->second, &b[i], count));
-                const tvm_ext_i32x4 odd =
-                    tvm_ext_helium_four(&layer->function, tvm_ext_helium_widened(&layer->first, &a[i + 4], more),
-                                        tvm_ext_helium_widened(&layer->second, &b[i + 4], more));
-                const tvm_ext_i16x8 results =
-                    tvm_ext_helium_pairs(&layer->function.rescale, tvm_ext_i16x8_narrow(even, odd));
-                tvm_ext_i16x8_store_even(&y[i], results, count);
-                tvm_ext_i16x8_store_odd(&y[i + 4], results, more);
-            }
+            tvm_ext_helium_qbinary_run(layer, a, 1, b, 1, y, length);
             a += length;
             b += length;
             y += layer->output.pitch;
