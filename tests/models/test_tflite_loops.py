@@ -133,15 +133,19 @@ OPEN: dict[str, tuple[int, ...]] = {"signature": (-1, -1, -1)}
 """The signature of a tensor whose shape in the file is a placeholder."""
 
 
-def listing(*, first: int = 0, by_data: bool = False, is_read: bool = False) -> bytes:
+def listing(
+    *, first: int = 0, by_data: bool = False, is_read: bool = False, is_stated: bool = False, grows: bool = False
+) -> bytes:
     """A recurrent layer as Keras writes it: the state after each step becomes an element of a list.
 
     first: element that the first iteration writes. by_data: whether the largest state may end the loop. is_read:
-    whether the body reads the list.
+    whether the body reads the list. is_stated: whether the file has the shape of the list ahead of the loop. grows:
+    whether an iteration doubles the state.
     """
     state, placeholder = (1, CHANNELS), (1, 1, 1)
+    of_list = ((LENGTH, 1, CHANNELS), {}) if is_stated else (placeholder, OPEN)
     ports: list[tuple[str, tuple[int, ...], dict[str, object]]] = [
-        ("i", (), {"dtype": "int32"}), ("n", (), {"dtype": "int32"}), ("list", placeholder, OPEN),
+        ("i", (), {"dtype": "int32"}), ("n", (), {"dtype": "int32"}), ("list", *of_list),
         ("s", state, {}), ("x", (LENGTH, *state), {}),
     ]  # fmt: skip
     condition, body, net = TfliteWriter(), TfliteWriter(), TfliteWriter()
@@ -187,6 +191,9 @@ def listing(*, first: int = 0, by_data: bool = False, is_read: bool = False) -> 
     expanded = body.operator("EXPAND_DIMS", [s, zero], body.tensor("expanded", (1, *state)), "ExpandDimsOptions")
     kept = body.operator("CONCATENATION", [ahead, expanded, behind], body.tensor("joined", placeholder, **OPEN),
                          "ConcatenationOptions")  # fmt: skip
+    if grows:
+        s = body.operator("CONCATENATION", [s, s], body.tensor("doubled", state, signature=(-1, CHANNELS)),
+                          "ConcatenationOptions", Axis=0)  # fmt: skip
     body.results = [after, n, kept, s, x]
 
     x, shape = net.input("x", (LENGTH, *state)), net.constant("dims", np.array([LENGTH, *state], np.int32))
@@ -209,9 +216,10 @@ def listing(*, first: int = 0, by_data: bool = False, is_read: bool = False) -> 
     return net.finish([y], others=[condition, body])
 
 
-def test_a_list_that_a_loop_writes_is_stacked(tmp_path: Path) -> None:
-    """Shapes that the file leaves open follow from its inputs."""
-    data = listing()
+@pytest.mark.parametrize("is_stated", [False, True])
+def test_a_list_that_a_loop_writes_is_stacked(is_stated: bool, tmp_path: Path) -> None:
+    """Shapes that the file leaves open follow from its inputs, also of a list that is closed ahead of the loop."""
+    data = listing(is_stated=is_stated)
     module = tvm_ext.load(saved_tflite(data, tmp_path), states={})
     (loop,) = [step for _, func in module.functions_items() if (step := RepeatedStep.read(func)).count]
     assert loop.count == LENGTH and not loop.is_open
@@ -228,6 +236,7 @@ def test_a_list_that_a_loop_writes_is_stacked(tmp_path: Path) -> None:
         ({"first": 2}, "it writes 'kept', a list of 12 elements, not from the first to the last"),
         ({"by_data": True}, "the list that it writes has an element for each iteration that runs"),
         ({"is_read": True}, "its body cannot be compiled"),
+        ({"grows": True}, r"an iteration changes 'WHILE_3.zero' from \[1, 3\] to \[2, 3\]"),
     ],
 )
 def test_lists_that_are_not_stacked(changed: dict[str, object], reason: str, tmp_path: Path) -> None:

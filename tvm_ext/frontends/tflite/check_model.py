@@ -151,12 +151,18 @@ def _of_loop(file: TfliteFile, loop: TfliteLoop) -> str | None:
         given, made = file.tensors[before], file.tensors[after]
         if reason := _of_tensor(given) or _of_tensor(made):
             return reason
-        if given.dtype != made.dtype or given.shape != made.shape or not _same_scales(given, made):
+        if given.dtype != made.dtype or not _may_agree(given, made) or not _same_scales(given, made):
             return (
                 f"an iteration changes {given.name!r} from {_kind(given)}, {list(given.shape)} to {_kind(made)}, "
                 f"{list(made.shape)}"
             )
     return None
+
+
+def _may_agree(given: TfliteTensor, made: TfliteTensor) -> bool:
+    """Return True for tensors of the same shape. An axis that the result leaves open has a stale extent in the file."""
+    axes = zip(given.shape, made.shape, made.dims, strict=False)
+    return len(given.shape) == len(made.shape) and all(one == other or dim is None for one, other, dim in axes)
 
 
 def _same_scales(one: TfliteTensor, other: TfliteTensor) -> bool:

@@ -232,6 +232,11 @@ class _Importer:
         made = [*(loop.results[place] for place in kept), loop.again, *(one.element for one in lists)]
         if not all(index in self._values for index in made):
             raise Refused("its body cannot be compiled")
+        for place in kept:
+            before, result = static_shape(given[place]), static_shape(self._values[loop.results[place]])
+            if before != result:
+                name = self._file.tensors[loop.values[place]].name
+                raise Refused(f"an iteration changes {name!r} from {list(before)} to {list(result)}")
         states = tuple(
             LoopState(variable=variables[place], before=given[place], after=self._values[loop.results[place]])
             for place in kept
