@@ -32,6 +32,7 @@ from codegen_c.operators.kinds import (
     QMaskedSoftmax,
     QMean,
     QPool2d,
+    QPrelu,
     QSoftmax,
     Quantization,
     QUnary,
@@ -164,6 +165,29 @@ def _quotient(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     return operator, tuple(indices)
 
 
+def _prelu(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    """Return PReLU: the larger of an activation and zero, plus the smaller of both times slopes."""
+    calls = {call.name: call for call in chain.body}
+    if sorted(call.name for call in chain.body) != ["add", "maximum", "minimum", "multiply"] or len(chain.inputs) != 1:
+        return _unary(chain, anchor)
+    slopes = [value.array for value in calls["multiply"].operands if value.array is not None]
+    sides = (calls["maximum"], calls["minimum"])
+    zeros = [value.array for call in sides for value in call.operands if value.array is not None]
+    reads = [chain.parameter(value) for call in sides for value in call.operands if value.array is None]
+    is_leak = len(zeros) == 2 and not np.concatenate([zero.reshape(-1) for zero in zeros]).any() and reads == [0, 0]
+    inner = {value.var for call in (calls["multiply"], calls["add"]) for value in call.operands if value.array is None}
+    made = {calls[name].var for name in ("maximum", "minimum", "multiply")}
+    if not is_leak or inner != made or len(slopes) != 1 or not np.isfinite(slopes[0]).all():
+        return _unary(chain, anchor)
+    if chain.inputs[0].shape != chain.output.shape or slopes[0].ndim > len(chain.output.shape):
+        return NoMatch("its slopes repeat its elements")
+    operator = QPrelu(
+        inputs=chain.inputs, outputs=(chain.output,), slopes=slopes[0], low=chain.low, high=chain.high,
+        rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
 def _of_two(chain: QuantizedChain, anchor: Call, inputs: tuple[TensorType, ...]) -> QBinary:
     return QBinary(
         inputs=inputs, outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
@@ -263,6 +287,8 @@ _ANCHORS = {
     "subtract": _binary,
     "multiply": _binary,
     "divide": _quotient,
+    "maximum": _prelu,
+    "minimum": _prelu,
     "nn.softmax": _softmax,
     "nn.layer_norm": normalize_operator,
     "nn.rms_norm": normalize_operator,

@@ -252,6 +252,16 @@ class QUnary(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QPrelu(Operator):
+    """QDQ tensor whose elements below zero are multiplied by `slopes`, float32, which broadcast to its shape."""
+
+    slopes: Array
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QMean(Operator):
     """Mean or sum of a QDQ tensor over any axes. The output keeps these axes with an extent of 1."""
 

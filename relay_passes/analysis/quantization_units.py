@@ -6,7 +6,7 @@ what lies between a dequantize and a quantize is one operator, if the backend ac
 linear    conv2d, its transpose, or matmul by a constant matrix; with the added bias, and relu and clip after it
 compute   an operator that reads a neighbourhood, two combined activations, or a chain of element-wise
           operators on one activation; with relu and clip after two combined activations; with a number that
-          scales a product of two activations; with a mask ahead of a softmax
+          scales a product of two activations; with a mask ahead of a softmax; PReLU with slopes of channels
 recurrent a standard layer of LSTM, GRU or RNN, all steps; its result is a tuple
 part      an element of the tuple of a recurrent unit
 move      the same numbers in other positions; the result has the parameters of the inputs
@@ -25,7 +25,7 @@ from tvm import relax
 
 from relay_passes.analysis.recurrent_int8 import FloatRecurrent, recurrent_of
 from relay_passes.dataflow import array_of, op_name, operands, static_shape
-from relay_passes.patterns import Dataflow
+from relay_passes.patterns import Dataflow, any_constant, any_variable, number, op
 
 Kind = Literal["linear", "compute", "recurrent", "part", "move", "float"]
 
@@ -44,6 +44,9 @@ _SCALES = frozenset({"relax.multiply", "relax.divide"})
 _LEFT_OUT = -1000.0
 """A score to which this number or less is added counts as masked out of the softmax."""
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
+_X = any_variable()
+_LEAK = op("relax.multiply", op("relax.minimum", _X, number(0)), any_constant(), any_order=True)
+_PRELU = op("relax.add", op("relax.maximum", _X, number(0)), _LEAK, any_order=True)
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
 
 
@@ -148,7 +151,7 @@ class _Grouping:
         if name not in self.elementwise:
             return _plain("float", [binding])
         if len(leaves) == 1:
-            return self._masked(binding) or self._function_of_one(binding, index)
+            return self._masked(binding) or self._prelu(binding) or self._function_of_one(binding, index)
         clamps = self._clamps(binding)
         return _plain("compute", [binding, *clamps], clamps=len(clamps))
 
@@ -185,6 +188,23 @@ class _Grouping:
             return None
         leaves_out = len(arrays) == 1 and arrays[0].min(initial=0.0) <= _LEFT_OUT
         return _plain("compute", [mask, follower]) if leaves_out and _same_shape(mask, _activations(mask)[0]) else None
+
+    def _prelu(self, first: relax.VarBinding) -> Unit | None:
+        """Return PReLU with slopes of several channels, as RecognizeLeaks writes it, from its first operator on."""
+        total = first
+        for name in ("relax.multiply", "relax.add") if op_name(first.value) == "relax.minimum" else ("relax.add",):
+            follower = self.flow.sole_reader(total.var)
+            if follower is None or op_name(follower.value) != name:
+                return None
+            total = follower
+        match = self.flow.match(_PRELU, total.var)
+        if match is None or not _same_shape(total, match[_X]):
+            return None
+        inner = {leaf for value in (total.value, match.call(_LEAK)) for leaf in operands(value)}
+        members = [binding for binding in self.flow.sequence if binding.var in inner or binding is total]
+        inside = {member.var for member in members}
+        is_whole = len(members) == 4 and all(self.flow.is_inner(member.var, inside) for member in members[:-1])
+        return _plain("compute", members) if is_whole and first in members else None
 
     def _scale(self, product: relax.VarBinding) -> list[relax.VarBinding]:
         """Return the number that scales a product of two activations, or nothing."""

@@ -18,10 +18,10 @@ from tests.kernels.test_qbinary import binaries
 
 
 @SOME
-@given(st.lists(taken_by(elementwise_dsp.KERNEL, binaries()), min_size=1, max_size=8), seeds)
+@given(st.lists(taken_by(elementwise_dsp.QBINARY, binaries()), min_size=1, max_size=8), seeds)
 def test_binaries(operators: list[QBinary], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(elementwise_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(elementwise_dsp.QBINARY))
 
 
 def tensor(shape: tuple[int, ...], scale: float, zero_point: int = 0) -> TensorType:
@@ -36,8 +36,8 @@ def test_every_pair_of_elements(rounding: Rounding) -> None:
         function="add", low=-128, high=127, rounding=rounding,
     )  # fmt: skip
     assert getattr(select(operator, CORTEX_M4), "kernel", None) == "qbinary_dsp"
-    assert_c_equals_reference([operator], [[a, b]], for_cortex_m4(elementwise_dsp.KERNEL))
-    implementation = elementwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    assert_c_equals_reference([operator], [[a, b]], for_cortex_m4(elementwise_dsp.QBINARY))
+    implementation = elementwise_dsp.QBINARY.implement(operator, CORTEX_M4, StoredRows())
     for index in implementation.in_place:
         result = run_in_place(implementation, [a, b], index)
         np.testing.assert_array_equal(result, implementation.reference([a, b])[0])
@@ -46,5 +46,5 @@ def test_every_pair_of_elements(rounding: Rounding) -> None:
 def test_ties_are_left_to_the_portable_kernel() -> None:
     same = tensor((1, 8), 0.5)
     operator = QBinary(inputs=(same, same), outputs=(tensor((1, 8), 1.0),), function="add", low=-128, high=127)
-    refusal = elementwise_dsp.KERNEL.refuses(operator, CORTEX_M4)
+    refusal = elementwise_dsp.QBINARY.refuses(operator, CORTEX_M4)
     assert refusal is not None and "for every pair of elements" in refusal.reason

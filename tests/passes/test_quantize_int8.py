@@ -321,3 +321,14 @@ def test_selections_from_integers_stay_integers() -> None:
         "nn.conv2d float32", "add float32", "quantize int8", "strided_slice int8",
         "nn.conv2d float32", "add float32", "quantize int8",
     ]  # fmt: skip
+
+
+def test_prelu_with_slopes_of_channels_is_one_operator() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        h, zero = b.emit(conv(x)), relax.const(0.0, "float32")
+        below = b.emit(OP.multiply(b.emit(OP.minimum(h, zero)), relax.const(np.full((1, 2, 1, 1), 0.2, "float32"))))
+        return b.emit(conv(b.emit(OP.add(b.emit(OP.maximum(h, zero)), below))))
+
+    mod, known = build(body), ELEMENTWISE | {"relax.maximum", "relax.minimum"}
+    after = QuantizeInt8(samples_of(mod), elementwise=known)(mod)
+    assert operators(after).count("quantize int8") == len(measured(after)["operators"]) == 3

@@ -78,7 +78,6 @@ from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.simplify.slice_takes import SliceTakes
-from relay_passes.simplify.turn_products import TurnProducts
 from relay_passes.simplify.turn_transposed import TurnTransposed
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext.core.decisions.decision import carried_over
@@ -140,8 +139,7 @@ def cost_rule(platform: Platform, options: BuildOptions) -> CostRule | None:
 def ahead_of_quantizing() -> list[tvm.transform.Pass]:
     """Return the passes that rewrite a float module ahead of its quantization."""
     return [
-        FoldConstants(), TurnTransposed(), FoldBatchNorm(is_transform), FoldPads(), JoinWrites(), OrientSequences(),
-        *attention(), TurnProducts(),
+        FoldConstants(), TurnTransposed(), FoldBatchNorm(), FoldPads(), JoinWrites(), OrientSequences(), *attention(),
     ]  # fmt: skip
 
 
@@ -165,7 +163,7 @@ def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Return the passes that turn a window over time into a stream of new frames. They run after `changing`."""
     streams = StreamWindows(name, hop, axis, macs_of_function, with_count)
-    return [FoldConstants(), FoldBatchNorm(is_transform), FoldPads(), JoinWrites(), *attention(), SliceTakes(), streams]
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), JoinWrites(), *attention(), SliceTakes(), streams]
 
 
 def passes(
@@ -202,7 +200,7 @@ def before_order(
         NotePortScales(),
         NotePortLayouts(),
         TurnTransposed(),
-        FoldBatchNorm(is_transform),
+        FoldBatchNorm(),
         FoldPads(),
         JoinWrites(),
         OrientSequences(time_axis),

@@ -10,16 +10,16 @@ kernel's bytes for each of the 65536 pairs of elements, in either rounding; a st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, loop, times
+from codegen_c.c_text.text import C_TYPES, Value, block, loop, structure, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.elementwise import qbinary
+from codegen_c.kernels.elementwise import qbinary, qprelu
 from codegen_c.kernels.shared.requantize import INCLUDES, fixed_point, quantization, scale_of
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.kinds import QBinary
+from codegen_c.operators.kinds import QBinary, QPrelu
 from codegen_c.targets.dsp.kernels.product import suffix
 
 # Elements of 9 bits and a sign, and factors of 31 bits, leave room for this shift in a 32-bit product.
@@ -85,7 +85,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
     ]
     rows = qbinary.rows_of(operator.output, num_inputs=2)
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=QBINARY.name,
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
             body=qbinary.over_runs(
@@ -144,10 +144,61 @@ def _run(count: int, unrolled: int) -> list[str]:
     return [*unrolled_run, *elements(count - full)]
 
 
-KERNEL = Kernel(
+QBINARY = Kernel(
     name="qbinary_dsp",
     title="Quantized add and subtract of tensors of one shape",
     operator=QBinary,
     implement=implement,
     constraints=(is_sum, *qbinary.QBINARY.constraints, is_exact),
 )
+
+
+# PReLU of a quantized tensor by the DSP extension: four elements at a time, in pairs of 16 bits.
+#
+# int8 or uint8[...] -> int8 or uint8[...], the bytes of the portable kernel.
+
+PRELU_INCLUDES = ("tvm_ext_dsp_prelu.h", "tvm_ext_dsp.h", "tvm_ext_kernels.h")
+PRELU_INSTRUCTIONS, ORDER = 6, (0, 2, 1, 3)
+"""Modelled instructions of an element, and the order in which the slopes of four elements are stored."""
+
+
+def fours_of_slopes(operator: QPrelu, target: Target) -> bool:
+    """slopes must repeat after a multiple of four elements, and results have no bounds but those of their type"""
+    limits = np.iinfo(operator.output.dtype)
+    is_whole = (operator.low, operator.high) == (limits.min, limits.max)
+    return is_whole and qprelu.FixedPrelu.of(operator).below.size % len(ORDER) == 0
+
+
+def prelu_implement(operator: QPrelu, target: Target, stored: StoredRows) -> Implementation:
+    made, fixed = qprelu.KERNEL.implement(operator, target, stored), qprelu.FixedPrelu.of(operator)
+    source, output, period = operator.inputs[0], operator.output, fixed.below.size
+    limits = np.iinfo(output.dtype)
+    members: dict[str, Value] = {
+        "repeats": output.num_elements // period, "period": period, "is_unsigned": source.dtype == "uint8",
+        "zero_points": _pair(quantization(source).zero_point), "above": _pair(fixed.above),
+        "start": fixed.start - (int(limits.min) << fixed.shift), "shift": fixed.shift,
+        "flipped": "0x80808080u" if limits.min < 0 else "0u",
+    }  # fmt: skip
+    layer = structure("tvm_ext_dsp_prelu_layer", "layer", members)
+    body = "\n".join([*layer, "tvm_ext_dsp_prelu(&layer, input, output, slopes);"])
+    return replace(
+        made, kernel=PRELU.name, function=replace(made.function, body=body, includes=PRELU_INCLUDES),
+        constants=(("slopes", fixed.below.reshape(-1, len(ORDER))[:, ORDER].reshape(-1)),),
+        instructions=output.num_elements * PRELU_INSTRUCTIONS,
+    )  # fmt: skip
+
+
+def _pair(number: int) -> str:
+    """Return a number twice in the halves of a word."""
+    return f"0x{(number & 0xFFFF) * 0x10001:08x}u"
+
+
+PRELU = Kernel(
+    name="qprelu_dsp",
+    title="PReLU of a quantized tensor with a slope for each channel",
+    operator=QPrelu,
+    implement=prelu_implement,
+    constraints=(*qprelu.KERNEL.constraints, fours_of_slopes),
+)
+
+KERNELS = (QBINARY, PRELU)

@@ -38,6 +38,19 @@ static inline uint32_t tvm_ext_dsp_load(const void *bytes)
 #endif
 }
 
+/* Stores four bytes at any address, the lowest one first. */
+static inline void tvm_ext_dsp_store(void *bytes, uint32_t word)
+{
+#if TVM_EXT_DSP
+    memcpy(bytes, &word, sizeof word);
+#else
+    uint8_t *const b = (uint8_t *)bytes;
+    for (int32_t i = 0; i < 4; ++i) {
+        b[i] = (uint8_t)(word >> (8 * i) & 0xffu);
+    }
+#endif
+}
+
 /* A pair holds two signed 16-bit numbers: the first in the low half. */
 static inline int32_t tvm_ext_dsp_low(uint32_t pair)
 {

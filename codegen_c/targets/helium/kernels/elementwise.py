@@ -7,16 +7,16 @@ from math import prod
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
-from codegen_c.kernels.elementwise import qbinary, qdivide, qunary
+from codegen_c.kernels.elementwise import qbinary, qdivide, qprelu, qunary
 from codegen_c.kernels.movement import permute
 from codegen_c.kernels.shared.common_shift import DOUBLED_BITS
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.narrow_sums import narrow_sums
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.kinds import Permute, QBinary, QDivide, QUnary
+from codegen_c.operators.kinds import Permute, QBinary, QDivide, QPrelu, QUnary
 from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
 from tvm_ext.core.row_access import RowAccess
 
@@ -273,6 +273,47 @@ QUNARY = Kernel(
 )
 
 
+# PReLU of a quantized tensor with Helium: eight elements at a time, the bytes of the portable kernel.
+
+EIGHT_PRELU, PRELU_ROW = 24, 6
+"""Modelled instructions of eight elements, and of a run of slopes."""
+
+
+def prelu_implement(operator: QPrelu, target: Target, stored: StoredRows) -> Implementation:
+    made, fixed = qprelu.KERNEL.implement(operator, target, stored), qprelu.FixedPrelu.of(operator)
+    source, period = operator.inputs[0], fixed.below.size
+    repeats = operator.output.num_elements // period
+    members: dict[str, Value] = {
+        "repeats": repeats, "period": period, "is_unsigned": source.dtype == "uint8",
+        "zero_point": quantization(source).zero_point, "above": fixed.above, "start": fixed.start,
+        "shift": fixed.shift, "low": operator.low, "high": operator.high,
+    }  # fmt: skip
+    layer = structure("tvm_ext_helium_prelu_layer", "layer", members)
+    function = replace(
+        made.function, body="\n".join([*layer, "tvm_ext_helium_prelu(&layer, input, output, slopes);"]),
+        includes=(
+            "tvm_ext_helium_qunary.h", "tvm_ext_helium.h", "tvm_ext_helium_plain.h", "tvm_ext_qunary.h",
+            *LAYER_INCLUDES,
+        ),
+    )  # fmt: skip
+    total = repeats * (-(-period // AT_ONCE) * EIGHT_PRELU + PRELU_ROW)
+    return replace(made, kernel=PRELU.name, function=function, instructions=total)
+
+
+def slopes_are_several(operator: QPrelu, target: Target) -> bool:
+    """there must be at least four slopes"""
+    return qprelu.FixedPrelu.of(operator).below.size >= LEAST_RUN
+
+
+PRELU = Kernel(
+    name="qprelu_helium",
+    title="PReLU of a quantized tensor with a slope for each channel",
+    operator=QPrelu,
+    implement=prelu_implement,
+    constraints=(*qprelu.KERNEL.constraints, slopes_are_several),
+)
+
+
 # Planes of an image converted to channels-last with Helium: 16 pixels of a plane at a time, scattered.
 #
 # int8 or uint8[1, C, H, W] -> [1, H, W, C], or a part of them: the first step of a model whose images come as planes.
@@ -326,4 +367,4 @@ PERMUTE = Kernel(
 )
 
 
-KERNELS = (QBINARY, QBROADCAST, QDIVIDE, QUNARY, PERMUTE)
+KERNELS = (QBINARY, QBROADCAST, QDIVIDE, QUNARY, PRELU, PERMUTE)
