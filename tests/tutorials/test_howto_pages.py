@@ -32,6 +32,12 @@ def test_a_wake_word_from_samples(repository: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.board
+def test_boxes_of_a_detector(repository: Path, tmp_path: Path) -> None:
+    files, printed = _follow("boxes.md", repository, tmp_path)
+    assert files == ["make_model.py", "make_boxes.py", "main.c"] and printed == "sun at 44, 36\nlamp at 12, 12\n"
+
+
+@pytest.mark.board
 def test_the_early_exit(repository: Path, tmp_path: Path) -> None:
     """The last layers run for faint images only: the firmware counts its instructions."""
     files, printed = _follow("early_exit.md", repository, tmp_path)
