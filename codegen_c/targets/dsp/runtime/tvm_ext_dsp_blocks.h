@@ -44,44 +44,50 @@
     "ldm sp, {r4, r5, r6, r12}\n\t" SPLIT TVM_EXT_DSP_ONCE("r7", "r8", "r9", "r0", SATURATE, SHIFT) RAISE             \
         TVM_EXT_DSP_ONCE("r10", "r11", "lr", "r3", SATURATE, SHIFT_B)
 
-/* With two roundings, r3 holds the shifts, that of the present channel in its lowest byte, r1 the product of a sum. */
-#define TVM_EXT_DSP_ROUND(S) "smmlar " S ", " S ", r0, r12\n\t"
-#define TVM_EXT_DSP_ROUND_SIGNED(S)                                                                                   \
-    "smmlar r1, " S ", r0, r12\n\t"                                                                                   \
-    "add " S ", r1, " S ", asr #31\n\t"
-#define TVM_EXT_DSP_TWICE(S0, S1, S2, ROUND)                                                                          \
-    "lsl r12, r12, r3\n\t" ROUND(S2) ROUND(S1) ROUND(S0)                                                              \
-    "asr " S2 ", " S2 ", r3\n\t"                                                                                      \
-    "asr " S1 ", " S1 ", r3\n\t"                                                                                      \
-    "asr " S0 ", " S0 ", r3\n\t"                                                                                      \
-    "ssat " S2 ", #8, " S2 ", asr #1\n\t"                                                                             \
-    "ssat " S1 ", #8, " S1 ", asr #1\n\t"                                                                             \
-    "ssat " S0 ", #8, " S0 ", asr #1\n\t"                                                                             \
-    "strb " S2 ", [r6], #1\n\t"                                                                                       \
-    "strb " S1 ", [r5], #1\n\t"                                                                                       \
-    "strb " S0 ", [r4], #1\n\t"
-#define TVM_EXT_DSP_FINISH_TWICE(DOUBLE_B, ROUND)                                                                     \
+/* With two roundings, r3 holds the shifts, that of the present channel in its lowest byte. Instructions of channels A
+ * and B alternate, for cores that start two in a cycle. DOUBLE: doubles a sum of B; ADDEND: makes the addend ROUNDING
+ * of a sum; OF_B: the register of B's multiplier, RELOAD reads it. */
+#define TVM_EXT_DSP_DOUBLE(S) "lsl " S ", " S ", #1\n\t"
+#define TVM_EXT_DSP_DOUBLE_JOINED(S) "asr " S ", " S ", #7\n\t"
+#define TVM_EXT_DSP_NO_ADDEND(S) ""
+#define TVM_EXT_DSP_SIGN_ADDEND(S) "add r1, r12, " S ", asr #31\n\t"
+#define TVM_EXT_DSP_SATURATE_HALF(S) "ssat " S ", #8, " S ", asr #1\n\t"
+#define TVM_EXT_DSP_FINISH_TWICE(SPLIT, DOUBLE, ADDEND, ROUNDING, OF_B, RELOAD)                                       \
     "ldm r2!, {r0, r1, r3}\n\t"                                                                                       \
-    "ldm sp, {r4, r5, r6, r12}\n\t" DOUBLE_B                                                                          \
-    "lsl r7, r7, #1\n\t"                                                                                              \
-    "lsl r8, r8, #1\n\t"                                                                                              \
-    "lsl r9, r9, #1\n\t" TVM_EXT_DSP_TWICE("r7", "r8", "r9", ROUND)                                                   \
-    "ldr r0, [r2, #-8]\n\t"                                                                                           \
-    "ldr r12, [sp, #12]\n\t"                                                                                          \
-    "lsr r3, r3, #8\n\t" TVM_EXT_DSP_TWICE("r10", "r11", "lr", ROUND)
-#define TVM_EXT_DSP_DOUBLE_B                                                                                          \
-    "lsl r10, r10, #1\n\t"                                                                                            \
-    "lsl r11, r11, #1\n\t"                                                                                            \
-    "lsl lr, lr, #1\n\t"
+    "ldm sp, {r4, r5, r6, r12}\n\t" SPLIT                                                                            \
+    "lsl r9, r9, #1\n\t"                                                                                             \
+    "lsl r12, r12, r3\n\t"                                                                                           \
+    "lsl r8, r8, #1\n\t" ADDEND("r9")                                                                                \
+    "lsl r7, r7, #1\n\t"                                                                                             \
+    "smmlar r9, r9, r0, " ROUNDING "\n\t" ADDEND("r8") DOUBLE("lr")                                                  \
+    "smmlar r8, r8, r0, " ROUNDING "\n\t" ADDEND("r7") DOUBLE("r11")                                                 \
+    "smmlar r7, r7, r0, " ROUNDING "\n\t" DOUBLE("r10")                                                              \
+    "ldr r12, [sp, #12]\n\t" RELOAD                                                                                  \
+    "asr r9, r9, r3\n\t"                                                                                             \
+    "asr r8, r8, r3\n\t"                                                                                             \
+    "asr r7, r7, r3\n\t"                                                                                             \
+    "lsr r3, r3, #8\n\t" TVM_EXT_DSP_SATURATE_HALF("r9")                                                             \
+    "lsl r12, r12, r3\n\t" TVM_EXT_DSP_SATURATE_HALF("r8") ADDEND("lr")                                              \
+    "strb r9, [r6], #1\n\t"                                                                                          \
+    "smmlar lr, lr, " OF_B ", " ROUNDING "\n\t" ADDEND("r11") TVM_EXT_DSP_SATURATE_HALF("r7")                        \
+    "smmlar r11, r11, " OF_B ", " ROUNDING "\n\t" ADDEND("r10")                                                      \
+    "strb r8, [r5], #1\n\t"                                                                                          \
+    "smmlar r10, r10, " OF_B ", " ROUNDING "\n\t"                                                                    \
+    "strb r7, [r4], #1\n\t"                                                                                          \
+    "asr lr, lr, r3\n\t"                                                                                             \
+    "asr r11, r11, r3\n\t"                                                                                           \
+    "asr r10, r10, r3\n\t" TVM_EXT_DSP_SATURATE_HALF("lr") TVM_EXT_DSP_SATURATE_HALF("r11")                          \
+    "strb lr, [r6], #1\n\t" TVM_EXT_DSP_SATURATE_HALF("r10")                                                         \
+    "strb r11, [r5], #1\n\t"                                                                                         \
+    "strb r10, [r4], #1\n\t"
+#define TVM_EXT_DSP_FINISH_UNSIGNED(SPLIT, DOUBLE)                                                                    \
+    TVM_EXT_DSP_FINISH_TWICE(SPLIT, DOUBLE, TVM_EXT_DSP_NO_ADDEND, "r12", "r1", "")
+#define TVM_EXT_DSP_FINISH_SIGNED(SPLIT, DOUBLE)                                                                      \
+    TVM_EXT_DSP_FINISH_TWICE(SPLIT, DOUBLE, TVM_EXT_DSP_SIGN_ADDEND, "r1", "r0", "ldr r0, [r2, #-8]\n\t")
 #define TVM_EXT_DSP_SPLIT                                                                                             \
-    "sub r10, r10, r7\n\t"                                                                                            \
-    "sub r11, r11, r8\n\t"                                                                                            \
+    "sub r10, r10, r7\n\t"                                                                                           \
+    "sub r11, r11, r8\n\t"                                                                                           \
     "sub lr, lr, r9\n\t"
-#define TVM_EXT_DSP_SPLIT_DOUBLE                                                                                      \
-    TVM_EXT_DSP_SPLIT                                                                                                 \
-    "asr r10, r10, #7\n\t"                                                                                            \
-    "asr r11, r11, #7\n\t"                                                                                            \
-    "asr lr, lr, #7\n\t"
 
 /* The first unit, whose sums begin at r7 and r10. */
 #define TVM_EXT_DSP_BEGIN_3(S0, S1, S2, W)                                                                            \
@@ -161,16 +167,16 @@
     PLAIN(TYPE##_##SHIFT, "16", TVM_EXT_DSP_FINISH_ONCE("", SATURATE, #SHIFT, "", #SHIFT))                            \
     JOINED(TYPE##_##SHIFT, "16",                                                                                      \
            TVM_EXT_DSP_FINISH_ONCE(TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT, "lsl r12, r12, #8\n\t", #SHIFT_B))
-#define TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, SUFFIX, ROUND)                                                        \
-    PLAIN(SUFFIX, "20", TVM_EXT_DSP_FINISH_TWICE(TVM_EXT_DSP_DOUBLE_B, ROUND))                                        \
-    JOINED(SUFFIX, "20", TVM_EXT_DSP_FINISH_TWICE(TVM_EXT_DSP_SPLIT_DOUBLE, ROUND))
+#define TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, SUFFIX, FINISH)                                                       \
+    PLAIN(SUFFIX, "20", FINISH("", TVM_EXT_DSP_DOUBLE))                                                               \
+    JOINED(SUFFIX, "20", FINISH(TVM_EXT_DSP_SPLIT, TVM_EXT_DSP_DOUBLE_JOINED))
 #define TVM_EXT_DSP_BLOCKS_EACH(PLAIN, JOINED)                                                                        \
     TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, s8, "ssat", 4, 12)                                                         \
     TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, s8, "ssat", 8, 16)                                                         \
     TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, u8, "usat", 4, 12)                                                         \
     TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, u8, "usat", 8, 16)                                                         \
-    TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, s8_twice, TVM_EXT_DSP_ROUND)                                              \
-    TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, s8_twice_signed, TVM_EXT_DSP_ROUND_SIGNED)
+    TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, s8_twice, TVM_EXT_DSP_FINISH_UNSIGNED)                                    \
+    TVM_EXT_DSP_BLOCKS_TWICE(PLAIN, JOINED, s8_twice_signed, TVM_EXT_DSP_FINISH_SIGNED)
 
 TVM_EXT_DSP_BLOCKS_EACH(TVM_EXT_DSP_BLOCKS_PLAIN, TVM_EXT_DSP_BLOCKS_JOINED)
 
