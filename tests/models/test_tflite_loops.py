@@ -26,10 +26,13 @@ def below(net: TfliteWriter, value: int, limit: float, name: str, dtype: str = "
     return net.operator("LESS", [value, bound], net.tensor(name, COUNT, "bool"), "LessOptions")
 
 
-def halving(*, most: int | None, by_data: bool, quantized: bool = False, unbroken: bool = True) -> bytes:
+def halving(
+    *, most: int | None, by_data: bool, quantized: bool = False, unbroken: bool = True, carried: bool = False
+) -> bytes:
     """The smaller of x / 2 and w, and a counter, while it is below `most`, and the largest element above 1 / 2.
 
-    by_data: whether the elements end the loop. unbroken: False for a body that makes another scale.
+    by_data: whether the elements end the loop. unbroken: False for a body that makes another scale. carried:
+    whether the body has an operator of TensorFlow.
     """
     kind = {"dtype": "int8", "quantized": Quantized(scale=1 / 64, zero_point=3)} if quantized else {}
     condition, body, net = TfliteWriter(), TfliteWriter(), TfliteWriter()
@@ -63,6 +66,8 @@ def halving(*, most: int | None, by_data: bool, quantized: bool = False, unbroke
     product = body.operator("MUL", [x, half], body.tensor("product", SHAPE, **kind), "MulOptions",
                             FusedActivationFunction=NONE)  # fmt: skip
     after = kind if unbroken else {"dtype": "int8", "quantized": Quantized(scale=1 / 32, zero_point=3)}
+    if carried:
+        product = body.operator("FlexErf", [product], body.tensor("erf", SHAPE, **kind))
     total = body.operator("MINIMUM", [product, w], body.tensor("total", SHAPE, **after), "MaximumMinimumOptions")
     body.results = [counted, total, w]
     x, i = net.input("x", SHAPE, **kind), net.constant("i", np.array([0], np.int32))
@@ -125,6 +130,13 @@ def test_a_value_that_changes_its_scale(tmp_path: Path) -> None:
     data = halving(most=3, by_data=True, quantized=True, unbroken=False)
     reason = r"an iteration changes 'WHILE_0.x' from int8 \(scale 0.015625, .* to int8 \(scale 0.03"
     with pytest.raises(UnsupportedModel, match=reason):
+        tvm_ext.load(saved_tflite(data, tmp_path))
+
+
+def test_an_operator_of_tensorflow_in_a_long_loop(tmp_path: Path) -> None:
+    """It is named once, and the loop is not unrolled up to the limit of operators."""
+    data = halving(most=5000, by_data=False, carried=True)
+    with pytest.raises(UnsupportedModel, match=r"FlexErf, once .*a TensorFlow operator carried along"):
         tvm_ext.load(saved_tflite(data, tmp_path))
 
 

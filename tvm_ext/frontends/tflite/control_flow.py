@@ -256,5 +256,12 @@ class _Flattening:
 
 
 def _keeps(node: TfliteNode) -> bool:
-    """Return True for an operator that may keep state, so that no step with it is repeated."""
-    return node.is_custom or node.operator in KEEPING or node.operator in RESOURCE_OPERATORS
+    """Return True for an operator that may keep state, so that no step with it is repeated.
+
+    Operators of TensorFlow are refused anyway, and once is enough.
+    """
+    return (
+        (node.is_custom and not node.operator.startswith("Flex"))
+        or node.operator in KEEPING
+        or node.operator in RESOURCE_OPERATORS
+    )
