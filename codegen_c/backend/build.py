@@ -167,7 +167,7 @@ def compile_region(
     states: Sequence[ModelState] = (),
     warm_up_runs: int = 0,
     linked: Sequence[str] = (),
-    scales: PortScales = _UNSCALED,
+    scales: PortScales | None = _UNSCALED,
     layouts: PortLayouts = _NO_LAYOUTS,
     changed: ChangedPorts = _UNCHANGED,
     rounding: Rounding = "onnx",
@@ -179,10 +179,11 @@ def compile_region(
     input_names, output_names: the model's own names, in the region's order; by default the variables' names. states:
     states of the model, which are the parameters after the inputs and the results after the outputs. warm_up_runs: runs
     after a reset that return no outputs. linked: inputs, by the model's own names, that other models of a bundle write
-    to. scales, layouts: of inputs and outputs, by the model's own names. changed: inputs and outputs whose form differs
-    from the file's. rounding: rounding of halves in the quantize functions of the ports. lower: as in `CodegenBackend`.
-    measurements: costs of kernels on the platform's first processor. This function does not check that the plan fits
-    the memories; see `check_capacity`. Raises UnsupportedModel, PlanRejected.
+    to. scales, layouts: of inputs and outputs, by the model's own names; scales are None for a format whose integers
+    have none. changed: inputs and outputs whose form differs from the file's. rounding: rounding of halves in the
+    quantize functions of the ports. lower: as in `CodegenBackend`. measurements: costs of kernels on the platform's
+    first processor. This function does not check that the plan fits the memories; see `check_capacity`. Raises
+    UnsupportedModel, PlanRejected.
     """
     targets = {
         core.name: target_of(
@@ -224,9 +225,16 @@ def compile_region(
         model=model,
         io=options.io,
         inputs=ports_of(
-            program, program.inputs, input_names, scales.inputs or {}, layouts.inputs or {}, changed.inputs or {}
+            program,
+            program.inputs,
+            input_names,
+            scales and (scales.inputs or {}),
+            layouts.inputs or {},
+            changed.inputs or {},
         ),
-        outputs=ports_of(program, program.outputs, output_names, scales.outputs or {}, layouts.outputs or {}),
+        outputs=ports_of(
+            program, program.outputs, output_names, scales and (scales.outputs or {}), layouts.outputs or {}
+        ),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
         context=options.context,

@@ -26,13 +26,14 @@ def ports_of(
     program: Program,
     names: Sequence[str],
     sources: Sequence[str],
-    scales: Mapping[str, tuple[float, int]] = MappingProxyType({}),
+    scales: Mapping[str, tuple[float, int]] | None = MappingProxyType({}),
     layouts: Mapping[str, str] = MappingProxyType({}),
     changed: Mapping[str, ChangedInput] = MappingProxyType({}),
 ) -> tuple[Port, ...]:
     """Return the ports of tensors. sources: the model's own names; by default the tensors' names.
 
-    scales: scale and zero point by the model's own name, which override those of the program's operators. layouts:
+    scales: scale and zero point by the model's own name, which override those of the program's operators; None for a
+    format whose integers have no scales, so that those of the operators mean nothing. layouts:
     letters of the axes, by the model's own name. changed: inputs whose form differs from the model's, by the model's
     own name.
     """
@@ -56,8 +57,10 @@ def ports_of(
     )  # fmt: skip
 
 
-def _quantization(tensor: Tensor, source: str, scales: Mapping[str, tuple[float, int]]) -> Quantization | None:
+def _quantization(tensor: Tensor, source: str, scales: Mapping[str, tuple[float, int]] | None) -> Quantization | None:
     """Return the scale and zero point of a port; None for floats and for integers without quantization."""
+    if scales is None:
+        return None
     if source not in scales or not tensor.dtype.startswith(("int", "uint")):
         return tensor.quantization
     scale, zero_point = scales[source]

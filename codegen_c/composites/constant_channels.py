@@ -14,7 +14,7 @@ import numpy as np
 
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.shared.requantize import Requantize, is_quantized_integer, quantization, scale_of
+from codegen_c.kernels.shared.requantize import SCALES, Requantize, is_quantized_integer, quantization, scale_of
 from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QConv2d, QDense
 
 Layer = TypeVar("Layer", QConv2d, QDense)
@@ -43,7 +43,7 @@ def plain_constant_channels(operator: Layer) -> Layer:
     plain = replace(
         operator,
         weight=np.where(_by_channel(constant, operator.weight), np.int8(0), operator.weight),
-        weight_scale=np.where(constant, np.float32(step), operator.weight_scale).astype(np.float32),
+        weight_scale=np.where(constant, np.float32(step), operator.weight_scale).astype(operator.weight_scale.dtype),
         bias=np.where(constant, bias, operator.bias).astype(operator.bias.dtype),
     )
     return plain if _same_elements(plain, exact, least, constant) else operator
@@ -51,9 +51,13 @@ def plain_constant_channels(operator: Layer) -> Layer:
 
 def _is_of_bytes(operator: QConv2d | QDense) -> bool:
     bytes_ = ("int8", "uint8")
-    types = (operator.weight.dtype, operator.bias.dtype, operator.weight_scale.dtype)
+    types, scales = (operator.weight.dtype, operator.bias.dtype), operator.weight_scale.dtype
     tensors = (*operator.inputs, operator.output)
-    return types == ("int8", "int32", "float32") and all(is_quantized_integer(tensor, bytes_) for tensor in tensors)
+    return (
+        types == ("int8", "int32")
+        and scales in SCALES
+        and all(is_quantized_integer(tensor, bytes_) for tensor in tensors)
+    )
 
 
 def _same_elements(plain: QConv2d | QDense, exact: Requantize, element: Array, constant: Array) -> bool:

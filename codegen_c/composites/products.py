@@ -33,7 +33,7 @@ def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[Product, tupl
     arguments = [chain.parameter(value) for value in anchor.operands[0 if matrix is None else 1 :]]
     known = tuple(index for index in arguments if index is not None)
     constants = () if matrix is None else (_matrix_type(matrix),)
-    scale = _scale(chain.body[1:])
+    scale = _scale(chain)
     if len(anchor.operands) != 2 or len(known) != len(arguments) or scale is None:
         return NoMatch("more than a positive number and a clamp follows a product of two activations")
     inputs = tuple(chain.inputs[index] for index in known)
@@ -113,17 +113,21 @@ def _with_factors(program: ScalarProgram) -> ScalarProgram:
     return replace(program, instructions=tuple(map(factor, program.instructions)))
 
 
-def _scale(calls: tuple[Call, ...]) -> float | None:
-    """Return the positive number by which calls multiply or divide a product; None if they compute anything else."""
-    if not calls:
+def _scale(chain: QuantizedChain) -> float | None:
+    """Return the positive number that multiplies or divides a product; None if anything else follows the product."""
+    if not chain.body[1:]:
         return 1.0
-    call, *others = calls
-    numbers = [value.array for value in call.operands if value.array is not None and value.array.size == 1]
+    call, *others = chain.body[1:]
+    known = (
+        chain.constants[value.var].real if value.var in chain.constants else value.array for value in call.operands
+    )
+    numbers = [array for array in known if array is not None and array.size == 1]
     if others or len(numbers) != 1 or call.name not in ("multiply", "divide"):
         return None
     number = float(numbers[0].reshape(-1)[0])
     is_divisor = call.name == "divide"
-    if not 0 < number < np.inf or (is_divisor and call.operands[0].array is not None):
+    first = call.operands[0]
+    if not 0 < number < np.inf or (is_divisor and (first.array is not None or first.var in chain.constants)):
         return None
     return 1 / number if is_divisor else number
 

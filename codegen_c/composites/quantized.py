@@ -434,7 +434,8 @@ def linear_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
     """Return weights in the graph's layout, one scale per channel, and the bias.
 
-    channel_axis: axis of the weights that is the output channels.
+    channel_axis: axis of the weights that is the output channels. Scales are float64 if quantized integers multiply the
+    sums, which then have steps of the scales of weights and input.
     """
     if chain.parameter(anchor.operands[0]) is None:
         return NoMatch("its first operand is not an activation")
@@ -444,8 +445,21 @@ def linear_of(
     scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))
     source = chain.inputs[chain.parameter(anchor.operands[0]) or 0].quantization
     assert source is not None, "every input of a chain is quantized"
+    chain, factors = _without_factors(chain, channels)
     bias = _bias(chain, anchor, scale.astype(np.float64) * np.float64(np.float32(source.scale)), channels)
-    return bias if isinstance(bias, NoMatch) else (weights[0], scale, bias)
+    return bias if isinstance(bias, NoMatch) else (weights[0], scale if factors is None else scale * factors, bias)
+
+
+def _without_factors(chain: QuantizedChain, channels: int) -> tuple[QuantizedChain, np.ndarray | None]:
+    """Return a chain without a last product with quantized numbers above zero, and these numbers: float64[channels]."""
+    *body, last = chain.body
+    known = [chain.constants[value.var] for value in last.operands if value.var in chain.constants]
+    if not body or last.name != "multiply" or len(known) != 1:
+        return chain, None
+    real, shape = known[0].real, known[0].data.shape
+    if real.size not in (1, channels) or (real.size > 1 and shape[-1] != channels) or not (real > 0).all():
+        return chain, None
+    return replace(chain, body=tuple(body)), np.broadcast_to(real.reshape(-1), channels)
 
 
 def _bias_type(chain: QuantizedChain) -> str:

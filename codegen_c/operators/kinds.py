@@ -138,8 +138,9 @@ class Softmax(Operator):
 class QConv2d(Operator):
     """Convolution of a QDQ chain with activations of 8 or 16 bits; also a depthwise one, by `groups`.
 
-    weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] or int64[K] in units
-    of input scale * weight scale. low, high: clamp by the output type and a fused activation.
+    weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], or float64[K] if the model multiplies
+    sums by integers, whose bits float32 would not hold. bias: int32[K] or int64[K] in steps of the sums. low, high:
+    clamp by the output type and a fused activation.
     """
 
     weight: Array

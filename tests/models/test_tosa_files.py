@@ -63,7 +63,11 @@ def test_a_convolution_with_its_rescale_gives_the_bytes_of_the_specification(rou
 
 
 def test_a_chain_of_element_wise_operators_is_one_loop() -> None:
-    assert sorted(var.name_hint for var in load(_layer()).get_global_vars()) == ["conv2d", "elements", "main"]
+    tensors = {name: ("int32", (2, 3), None) for name in "xabcy"}
+    names = [("ABS", "x", "a"), ("BITWISE_NOT", "a", "b"), ("CLZ", "b", "c"), ("ABS", "c", "y")]
+    operators = [Operator(name=name, inputs=[given], output=result) for name, given, result in names]
+    mod = load(tosa_file(tensors, operators, ["x"], ["y"]))
+    assert sorted(var.name_hint for var in mod.get_global_vars()) == ["elements", "main"]
 
 
 def test_a_file_compiles_and_the_report_names_the_reference_model_or_that_it_is_missing(tmp_path: Path) -> None:

@@ -33,19 +33,24 @@ def tosa_file(
 ) -> bytes:
     """Return the bytes of a file.
 
-    tensors: element type, shape and numbers by name. A tensor with numbers is a constant.
+    tensors: element type, shape and numbers by name. A tensor with numbers is a constant, with an operator CONST.
     shapes: constant shapes by name.
     """
     builder = flatbuffers.Builder(1024)
+    constants = [
+        Operator(name="CONST", inputs=[], output=name) for name, given in tensors.items() if given[2] is not None
+    ]
+    constants += [Operator(name="CONST_SHAPE", inputs=[], output=name) for name in shapes or {}]
     parts = [
-        _vector(builder, [_operator(builder, operator) for operator in operators]),
+        _vector(builder, [_operator(builder, operator) for operator in (*constants, *operators)]),
         _vector(builder, [_tensor(builder, name, *tensor) for name, tensor in tensors.items()]),
         _texts(builder, inputs),
         _texts(builder, outputs),
         _vector(builder, [_shape(builder, name, numbers) for name, numbers in (shapes or {}).items()]),
     ]
-    block = _table(builder, {place + 1: part for place, part in enumerate(parts)})
-    regions = _vector(builder, [_table(builder, {1: _vector(builder, [block] * num_blocks)})])
+    name = builder.CreateString("main")
+    block = _table(builder, {0: name, **{place + 1: part for place, part in enumerate(parts)}})
+    regions = _vector(builder, [_table(builder, {0: name, 1: _vector(builder, [block] * num_blocks)})])
     builder.StartObject(4)
     for place, number in enumerate(version):
         builder.PrependInt32Slot(place, number, -1)

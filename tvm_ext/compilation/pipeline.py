@@ -243,7 +243,8 @@ def _compiled(
     compiled = compile_region(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
-        linked=LinkedInputs.read(fitting).inputs, scales=PortScales.read(fitting),
+        linked=LinkedInputs.read(fitting).inputs,
+        scales=None if source.source_format == "tosa" else PortScales.read(fitting),
         layouts=PortLayouts.read(fitting), changed=ChangedPorts.read(fitting),
         rounding="tflite" if source.rounding == "tflite" else "onnx",
         lower=backend.lower, measurements=backend.target.measurements,

@@ -112,7 +112,8 @@ def make_report(
             "format": origin.source_format,
             **({"signature": origin.signature} if origin.signature else {}),
             "rounding": compiled.interface.rounding,
-            "quantized_rounding": origin.option if compiled.is_quantized else None,
+            # Each RESCALE of a TOSA file says how it rounds.
+            "quantized_rounding": origin.option if compiled.is_quantized and origin.source_format != "tosa" else None,
         },
         "platform": platform.name,
         "machine": machine_of(platform),

@@ -12,7 +12,7 @@ from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Constraint, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.common_shift import by_high_products
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.requantize import Products, Requantize, is_quantized_integer
+from codegen_c.kernels.shared.requantize import SCALES, Products, Requantize, is_quantized_integer
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, pack_blocks, spatial
 from codegen_c.operators.kinds import Array, Operator, PackedQConv2d, PackedQDense, QConv2d, QDense, Window
 
@@ -53,9 +53,10 @@ def quantized_words(operator: Operator, target: Target) -> bool:
 
 
 def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
-    """weights must be int8, their scales float32 and the bias int32 or int64"""
-    types = (operator.weight.dtype, operator.weight_scale.dtype)
-    return types == ("int8", "float32") and operator.bias.dtype in ("int32", "int64")
+    """weights must be int8, their scales float32 or float64 and the bias int32 or int64"""
+    return operator.weight.dtype == "int8" and operator.weight_scale.dtype in SCALES and (
+        operator.bias.dtype in ("int32", "int64")
+    )  # fmt: skip
 
 
 def weighted(products: Callable[[Any], Any], factors: Callable[[Any], np.ndarray]) -> tuple[Constraint, ...]:

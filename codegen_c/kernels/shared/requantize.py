@@ -26,6 +26,8 @@ from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, Quantiza
 
 INCLUDES = ("tvm_ext_requantize.h",)
 BYTES = ("int8", "uint8")
+SCALES = ("float32", "float64")
+"""Element types of the scales of weights."""
 SumRounding = Literal["onnx", "tflite", "tflite_wide", "litert"]
 MANTISSA_BITS = 31
 MAX_SHIFT = 62
@@ -44,8 +46,9 @@ def quantized_bytes(operator: Operator, target: Target) -> bool:
 
 
 def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
-    """weights must be int8, their scales float32 and the bias int32"""
-    return (operator.weight.dtype, operator.weight_scale.dtype, operator.bias.dtype) == ("int8", "float32", "int32")
+    """weights must be int8, their scales float32 or float64 and the bias int32"""
+    types, scales = (operator.weight.dtype, operator.bias.dtype), operator.weight_scale.dtype
+    return types == ("int8", "int32") and scales in SCALES
 
 
 def is_quantized_integer(tensor: TensorType, dtypes: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import build, constant, dict_attrs, live, static_shape, substitute
+from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, op_name, static_shape, substitute
 from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
@@ -24,6 +24,7 @@ from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 from tvm_ext.frontends.statements import Statements, name_variables
 from tvm_ext.frontends.tosa import elements, layers
 from tvm_ext.frontends.tosa.elements import LARGEST_ELEMENT, Elements
+from tvm_ext.frontends.tosa.quantized_layers import QuantizedLayer, find_layers
 from tvm_ext.frontends.tosa.read_file import TosaGraph, TosaNode, TosaTensor, read_tosa
 
 WAY_OUT = (
@@ -42,9 +43,10 @@ def load_tosa(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Li
     sizes = {name: np.dtype(dtype).itemsize for name in graph.inputs if (dtype := graph.tensors[name].dtype)}
     check_inputs(path, fixed, sizes, shapes, limits)
     computed = [node for node in graph.nodes if node.operator not in _CONSTANTS]
+    quantized, rounding = find_layers(graph)
     return Loaded(
-        mod=_Importer(path, graph, fixed, ImportSizes(limits, graph.weights_bytes)).run(), sha256=graph.sha256,
-        input_names=graph.inputs, output_names=graph.outputs,
+        mod=_Importer(path, graph, fixed, quantized, ImportSizes(limits, graph.weights_bytes)).run(),
+        sha256=graph.sha256, input_names=graph.inputs, output_names=graph.outputs, rounding=rounding,
         nodes=tuple(
             ModelNode(
                 name=node.label, operator=node.operator, inputs=node.inputs, outputs=node.outputs, on_integers=True
@@ -55,7 +57,9 @@ def load_tosa(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Li
 
 
 def check_names(path: Path, graph: TosaGraph) -> None:
-    """Check that each tensor exists and is computed once, before it is read. Raises BadModel."""
+    """Check that there are outputs, and that each tensor is computed once, before it is read. Raises BadModel."""
+    if not graph.outputs:
+        raise BadModel(f"{path}: the graph has no outputs.")
     known = {*graph.inputs, *(name for name, tensor in graph.tensors.items() if tensor.data is not None)}
     for node in graph.nodes:
         missing = [name for name in node.inputs if name not in known]
@@ -72,9 +76,19 @@ def check_names(path: Path, graph: TosaGraph) -> None:
 class _Importer:
     """Import of a graph. An instance lives for a single model."""
 
-    def __init__(self, path: Path, graph: TosaGraph, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes) -> None:
+    def __init__(
+        self,
+        path: Path,
+        graph: TosaGraph,
+        shapes: Mapping[str, tuple[int, ...]],
+        quantized: Mapping[str, QuantizedLayer],
+        sizes: ImportSizes,
+    ) -> None:
         self._path, self._graph, self._shapes = path, graph, shapes
-        self._statements = Statements(sizes)
+        self._layers = dict(quantized)
+        self._inner = {name: layer for layer in quantized.values() for name in layer.inner}
+        # Constants of quantized layers stay integers, which the kernels take.
+        self._statements = Statements(sizes, folds=lambda value: op_name(value) != "relax.dequantize")
         self._values: dict[str, Elements] = {}
         self._refused: list[RefusedNode] = []
         self._num_readers = Counter(name for node in graph.nodes for name in dict.fromkeys(node.inputs))
@@ -111,10 +125,14 @@ class _Importer:
 
     def _convert(self, node: TosaNode) -> None:
         """Translate `node` and add its results. A failure is recorded, and its results stay unknown."""
-        if not all(name in self._values for name in node.inputs):
+        layer = self._inner.get(node.outputs[0]) if len(node.outputs) == 1 else None
+        if layer is not None and self._is_whole(layer):
+            return
+        layer = self._layers.get(node.outputs[0]) if len(node.outputs) == 1 else None
+        if not all(name in self._values for name in (layer.product if layer else node).inputs):
             return
         try:
-            self._values[node.outputs[0]] = self._result(node)
+            self._values[node.outputs[0]] = self._quantized(layer) if layer else self._result(node)
         except Refused as error:
             reason = str(error)
         except Exception as error:  # TVM may raise anything for operands that do not fit
@@ -123,6 +141,26 @@ class _Importer:
         else:
             return
         self._refused.append(RefusedNode(operator=node.operator, node=node.label, reason=reason))
+
+    def _is_whole(self, layer: QuantizedLayer) -> bool:
+        """Return True for a layer on tensors that data decide. The operators of all others are converted one by one."""
+        names = layer.product.inputs[: 2 if layer.weight is None else 1]
+        known = [self._values[name] for name in names if name in self._values]
+        if all(any(array_of(source) is None for source in value.sources) for value in known):
+            return True
+        self._layers.pop(layer.last.outputs[0], None)
+        self._inner = {name: other for name, other in self._inner.items() if other is not layer}
+        return False
+
+    def _quantized(self, layer: QuantizedLayer) -> Elements:
+        names = layer.product.inputs[: 2 if layer.weight is None else 1]
+        values = tuple(self._whole(name, layer.product) for name in names)
+        tensor = self._graph.tensors[layer.last.outputs[0]]
+        (found,) = self._statements.collect(
+            lambda builder: builder.normalize(layer.build(values)), operator=layer.product.label, tensor=tensor.name
+        )
+        self._check_shape(tensor, static_shape(found))
+        return Elements.of(found, tensor.type_name)
 
     def _result(self, node: TosaNode) -> Elements:
         if len(node.outputs) != 1:
