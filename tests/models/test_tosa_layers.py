@@ -10,20 +10,12 @@ import pytest
 
 import tvm_ext
 from tests.support.packages import HOST_ONLY
-from tests.support.tosa_file import Operator, tosa_file
+from tests.support.tosa_file import Operator, stored, tosa_file
 from tvm_ext.frontends.load import load
 from tvm_ext.frontends.tosa import load_tosa
 from tvm_ext.verification.reference_runtimes.ask import run_module
 
 Tensors = dict[str, tuple[str, Sequence[int], np.ndarray | None]]
-_INT48 = 1 << 48
-
-
-def _stored(numbers: np.ndarray, type_name: str) -> np.ndarray:
-    """Return the bytes of numbers as a file holds them."""
-    if type_name == "int48":
-        return np.stack([(numbers.astype(np.int64) % _INT48) >> 8 * place & 255 for place in range(6)], -1).astype("u1")
-    return numbers.astype(np.dtype(type_name).newbyteorder("<"))
 
 
 class _File:
@@ -37,7 +29,7 @@ class _File:
         self.last, self.shape, self.zero_point = "x", shape, 0 if words else -7
 
     def constant(self, name: str, type_name: str, numbers: np.ndarray) -> str:
-        self.tensors[name] = (type_name, np.shape(numbers), _stored(np.asarray(numbers), type_name))
+        self.tensors[name] = (type_name, np.shape(numbers), stored(np.asarray(numbers), type_name))
         return name
 
     def layer(

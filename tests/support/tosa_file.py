@@ -58,6 +58,13 @@ def tosa_file(
     return bytes(builder.Output())
 
 
+def stored(numbers: np.ndarray, type_name: str) -> np.ndarray:
+    """Return the bytes of numbers as a file holds them."""
+    if type_name == "int48":
+        return np.stack([numbers.astype(np.int64) >> 8 * place & 255 for place in range(6)], -1).astype("u1")
+    return numbers.astype(np.dtype(type_name).newbyteorder("<"))
+
+
 def _table(builder: flatbuffers.Builder, children: Mapping[int, int]) -> int:
     builder.StartObject(9)
     for place, child in children.items():

@@ -5,7 +5,7 @@ They compute integers exactly as the specification says, with loops of their own
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,47 +53,96 @@ class Layer:
 Convert = Callable[[Layer], relax.Expr]
 
 
-def _products(layer: Layer, *, depthwise: bool) -> relax.Expr:
-    """Convert CONV2D with weights [K, R, S, C], or DEPTHWISE_CONV2D with weights [R, S, C, M].
+def _products(layer: Layer, *, depthwise: bool = False) -> relax.Expr:
+    """Convert CONV2D with weights [K, R, S, C], CONV3D with [K, D, R, S, C], DEPTHWISE_CONV2D with [R, S, C, M].
 
     Elements outside of the input are left out of the sum, as if they were its zero point.
     """
     source, weights = static_shape(layer.values[0]), static_shape(layer.values[1])
     pad, stride, dilation = (layer.attribute(name) for name in ("pad", "stride", "dilation"))
-    if (len(pad), len(stride), len(dilation)) != (4, 2, 2) or min(*stride, *dilation) < 1 or min(pad) < 0:
+    rank = len(source) - 2
+    if (len(pad), len(stride), len(dilation)) != (2 * rank, rank, rank) or min(*stride, *dilation) < 1 or min(pad) < 0:
         raise Refused("its pads, strides or dilations are not those of a convolution")
-    rows, columns = weights[:2] if depthwise else weights[1:3]
-    multiplier = weights[3]
-    input_zp, weight_zp = layer.zero_point(3), layer.zero_point(4)
-    has_one_bias = static_shape(layer.values[2]) == (1,)
+    kernel = weights[:rank] if depthwise else weights[1:-1]
+    multiplier = weights[-1]
+    factors = _Factors.of(layer)
 
     def compute(data: te.Tensor, weight: te.Tensor, bias: te.Tensor) -> te.Tensor:
-        axes = [te.reduce_axis((0, extent), name) for extent, name in zip((rows, columns), "rs", strict=True)]
-        if not depthwise:
-            axes.append(te.reduce_axis((0, source[3]), "c"))
+        axes = [te.reduce_axis((0, extent), f"r{place}") for place, extent in enumerate(kernel)]
+        depth = [] if depthwise else [te.reduce_axis((0, source[-1]), "c")]
 
-        def product(n: tirx.Var, y: tirx.Var, x: tirx.Var, k: tirx.Var) -> tirx.Expr:
-            r, s = axes[0].var, axes[1].var
-            row = y * stride[0] + r * dilation[0] - pad[0]
-            column = x * stride[1] + s * dilation[1] - pad[2]
-            channel = tirx.floordiv(k, multiplier) if depthwise else axes[2].var
-            tap = weight(r, s, channel, tirx.floormod(k, multiplier)) if depthwise else weight(k, r, s, channel)
-            factors = (
-                cast(data(n, row, column, channel), layer.dtype) - tirx.const(input_zp, layer.dtype),
-                cast(tap, layer.dtype) - tirx.const(weight_zp, layer.dtype),
-            )
-            inside = tirx.all(row >= 0, row < source[1], column >= 0, column < source[2])
-            zero = tirx.const(0, layer.dtype)
-            return te.sum(tirx.if_then_else(inside, factors[0] * factors[1], zero), axes)
+        def product(n: tirx.Var, *inner: tirx.Var) -> tirx.Expr:
+            *places, k = inner
+            taps = [axis.var for axis in axes]
+            at = [
+                place * step + tap * apart - before
+                for place, step, tap, apart, before in zip(places, stride, taps, dilation, pad[::2], strict=True)
+            ]
+            channel = tirx.floordiv(k, multiplier) if depthwise else depth[0].var
+            factor = weight(*taps, channel, tirx.floormod(k, multiplier)) if depthwise else weight(k, *taps, channel)
+            inside = [
+                test for place, extent in zip(at, source[1:-1], strict=True) for test in (place >= 0, place < extent)
+            ]
+            return te.sum(factors.inside(inside, data(n, *at, channel), factor), [*axes, *depth])
 
-        sums = te.compute(layer.shape, product, "sums")
-        return te.compute(
-            layer.shape,
-            lambda n, y, x, k: sums(n, y, x, k) + cast(bias(0 if has_one_bias else k), layer.dtype),
-            "biased",
-        )
+        return factors.biased(te.compute(layer.shape, product, "sums"), bias)
 
     return layer.call(compute, 0, 1, 2)
+
+
+def _transposed(layer: Layer) -> relax.Expr:
+    """Convert TRANSPOSE_CONV2D with weights [K, R, S, C]: each input element is spread over a window of the output."""
+    source, weights = static_shape(layer.values[0]), static_shape(layer.values[1])
+    pad, stride = layer.attribute("out_pad"), layer.attribute("stride")
+    if (len(pad), len(stride)) != (4, 2) or min(stride) < 1:
+        raise Refused("its pads or strides are not those of a transposed convolution")
+    factors = _Factors.of(layer)
+
+    def compute(data: te.Tensor, weight: te.Tensor, bias: te.Tensor) -> te.Tensor:
+        axes = [te.reduce_axis((0, extent), name) for extent, name in zip(weights[1:], "rsc", strict=True)]
+
+        def product(n: tirx.Var, y: tirx.Var, x: tirx.Var, k: tirx.Var) -> tirx.Expr:
+            spread = [y - axes[0].var - pad[0], x - axes[1].var - pad[2]]
+            at = [tirx.floordiv(place, step) for place, step in zip(spread, stride, strict=True)]
+            inside = [
+                test
+                for place, step, index, extent in zip(spread, stride, at, source[1:3], strict=True)
+                for test in (tirx.EQ(tirx.floormod(place, step), 0), index >= 0, index < extent)
+            ]
+            tap = weight(k, *(axis.var for axis in axes))
+            return te.sum(factors.inside(inside, data(n, *at, axes[2].var), tap), axes)
+
+        return factors.biased(te.compute(layer.shape, product, "sums"), bias)
+
+    return layer.call(compute, 0, 1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Factors:
+    """How a convolution multiplies: zero points of the input and of the weights, and the element type of its sums."""
+
+    input_zp: int
+    weight_zp: int
+    dtype: str
+    has_one_bias: bool
+
+    @classmethod
+    def of(cls, layer: Layer) -> _Factors:
+        is_single = static_shape(layer.values[2]) == (1,)
+        zero_points = layer.zero_point(3), layer.zero_point(4)
+        return cls(input_zp=zero_points[0], weight_zp=zero_points[1], dtype=layer.dtype, has_one_bias=is_single)
+
+    def inside(self, tests: Sequence[tirx.Expr], element: tirx.Expr, weight: tirx.Expr) -> tirx.Expr:
+        """Return the product of an element and a weight if all tests hold, else zero."""
+        first = cast(element, self.dtype) - tirx.const(self.input_zp, self.dtype)
+        second = cast(weight, self.dtype) - tirx.const(self.weight_zp, self.dtype)
+        return tirx.if_then_else(tirx.all(*tests), first * second, tirx.const(0, self.dtype))
+
+    def biased(self, sums: te.Tensor, bias: te.Tensor) -> te.Tensor:
+        def element(*at: tirx.Var) -> tirx.Expr:
+            return sums(*at) + cast(bias(0 if self.has_one_bias else at[-1]), self.dtype)
+
+        return te.compute(sums.shape, element, "biased")
 
 
 def _matmul(layer: Layer) -> relax.Expr:
@@ -264,6 +313,92 @@ def _gather(layer: Layer) -> relax.Expr:
     return layer.call(compute, 0, 1)
 
 
+def _scatter(layer: Layer) -> relax.Expr:
+    """Convert SCATTER: rows of values [N, K, C] are replaced by rows of [N, W, C] at indices [N, W].
+
+    An index out of range replaces no row. Each row looks for the last index that names it, so that no index of a run
+    is an address.
+    """
+    count = static_shape(layer.values[1])[1]
+
+    def compute(values: te.Tensor, indices: te.Tensor, given: te.Tensor) -> te.Tensor:
+        axis = te.reduce_axis((0, count), "w")
+
+        def last(n: tirx.Var, k: tirx.Var) -> tirx.Expr:
+            found = tirx.EQ(indices(n, axis.var), cast(k, "int32"))
+            return te.max(tirx.Select(found, cast(axis.var, "int32"), tirx.const(-1, "int32")), axis)
+
+        chosen = te.compute(layer.shape[:2], last, "chosen")
+
+        def element(n: tirx.Var, k: tirx.Var, c: tirx.Var) -> tirx.Expr:
+            row = tirx.max(chosen(n, k), tirx.const(0, "int32"))
+            return tirx.if_then_else(chosen(n, k) < tirx.const(0, "int32"), values(n, k, c), given(n, row, c))
+
+        return te.compute(layer.shape, element, "scattered")
+
+    return layer.call(compute, 0, 1, 2)
+
+
+def _resize(layer: Layer) -> relax.Expr:
+    """Convert RESIZE of images. BILINEAR results are sums of four pixels, in units of the product of both scales."""
+    scale, offset = layer.numbers(1, "scales"), layer.numbers(2, "offsets")
+    source, mode = static_shape(layer.values[0]), layer.attribute("mode")
+    if len(scale) != 4 or len(offset) != 2 or min(scale) < 1 or mode not in ("NEAREST", "BILINEAR"):
+        raise Refused("its scales, offsets or mode are not those of a resize")
+    places = [
+        _Places.of(layer.shape[1 + axis], source[1 + axis], *scale[2 * axis :][:2], offset[axis]) for axis in (0, 1)
+    ]
+    arrays = [constant(array) for place in places for array in (place.first, place.second, place.weight)]
+
+    def nearest(data: te.Tensor, *given: te.Tensor) -> te.Tensor:
+        rows, columns = (given[0], given[3])
+        return te.compute(layer.shape, lambda n, y, x, c: data(n, rows(y), columns(x), c), "nearest")
+
+    def bilinear(data: te.Tensor, *given: te.Tensor) -> te.Tensor:
+        (top, bottom, down), (left, right, across) = given[:3], given[3:]
+        unit_y, unit_x = (tirx.const(scale[place], layer.dtype) for place in (0, 2))
+
+        def element(n: tirx.Var, y: tirx.Var, x: tirx.Var, c: tirx.Var) -> tirx.Expr:
+            dy, dx = cast(down(y), layer.dtype), cast(across(x), layer.dtype)
+            lines = [
+                cast(data(n, row, left(x), c), layer.dtype) * (unit_x - dx)
+                + cast(data(n, row, right(x), c), layer.dtype) * dx
+                for row in (top(y), bottom(y))
+            ]
+            return lines[0] * (unit_y - dy) + lines[1] * dy
+
+        return te.compute(layer.shape, element, "bilinear")
+
+    if mode == "NEAREST":
+        arrays = [constant(place.nearest) for place in places for _ in range(3)]
+    values = (layer.values[0], *arrays)
+    return layer.builder.call_te(nearest if mode == "NEAREST" else bilinear, *values, primfunc_name_hint="resize")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Places:
+    """Two neighbouring pixels along an axis for each element of a result, int32 each, and the weight of the second.
+
+    scale: the sum of both weights.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    weight: np.ndarray
+    scale: int
+
+    @classmethod
+    def of(cls, extent: int, given: int, scale: int, step: int, offset: int) -> _Places:
+        at = np.arange(extent, dtype=np.int64) * step + offset
+        whole = at // scale
+        first, second = (np.clip(whole + after, 0, given - 1).astype(np.int32) for after in (0, 1))
+        return cls(first=first, second=second, weight=(at - whole * scale).astype(np.int32), scale=scale)
+
+    @property
+    def nearest(self) -> np.ndarray:
+        return np.where(2 * self.weight >= self.scale, self.second, self.first)
+
+
 def _concat(layer: Layer) -> relax.Expr:
     return relax.op.concat(layer.values, axis=layer.attribute("axis"))
 
@@ -272,7 +407,8 @@ CONVERTERS: dict[str, Convert] = {
     "ARGMAX": _argmax,
     "AVG_POOL2D": _average_pool,
     "CONCAT": _concat,
-    "CONV2D": lambda layer: _products(layer, depthwise=False),
+    "CONV2D": _products,
+    "CONV3D": _products,
     "DEPTHWISE_CONV2D": lambda layer: _products(layer, depthwise=True),
     "GATHER": _gather,
     "MATMUL": _matmul,
@@ -283,10 +419,13 @@ CONVERTERS: dict[str, Convert] = {
     "REDUCE_MAX": _reduced(te.max),
     "REDUCE_MIN": _reduced(te.min),
     "REDUCE_SUM": _reduced(te.sum),
+    "RESIZE": _resize,
     "RESHAPE": lambda layer: relax.op.reshape(layer.values[0], layer.shape),
     "REVERSE": lambda layer: relax.op.flip(layer.values[0], layer.attribute("axis")),
+    "SCATTER": _scatter,
     "SLICE": _slice,
     "TILE": lambda layer: relax.op.tile(layer.values[0], layer.numbers(1, "multiples")),
     "TRANSPOSE": lambda layer: relax.op.permute_dims(layer.values[0], list(layer.attribute("perms"))),
+    "TRANSPOSE_CONV2D": _transposed,
 }
 """Converters of all other operators, by name."""

@@ -28,8 +28,8 @@ from tvm_ext.frontends.tosa.quantized_layers import QuantizedLayer, find_layers
 from tvm_ext.frontends.tosa.read_file import TosaGraph, TosaNode, TosaTensor, read_tosa
 
 WAY_OUT = (
-    "What can be compiled is the integer profile of TOSA 1.0 without RESIZE, SCATTER, CONV3D and TRANSPOSE_CONV2D. "
-    "Other operators need another format of the model: .tflite, .onnx or .pt2."
+    "What can be compiled is the integer profile of TOSA 1.0. Other operators need another format of the model: "
+    ".tflite, .onnx or .pt2."
 )
 _CONSTANTS = ("CONST", "CONST_SHAPE")
 
