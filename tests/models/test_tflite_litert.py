@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.tflite_cases import layers, movement
 from benchmarks.tflite_cases.case import Case, ints, one_result
+from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import VALID, Network
 from tests.support.tflite_runners import litert, referenced, saved_tflite, tflite_micro
@@ -60,6 +61,90 @@ def test_words(name: str, tmp_path: Path) -> None:
     data, arrays = CASES[name].file("int16x8", 1)
     found, _ = referenced(saved_tflite(data, tmp_path), arrays)
     np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+
+
+COMPARISONS = "EQUAL NOT_EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL".split()
+
+
+def of_two_scales(operator: str, first: float, second: float) -> tuple[bytes, list[np.ndarray]]:
+    """A comparison of int16, and elements of which many are equal."""
+    net, random = Network(), np.random.default_rng(5)
+    arrays = [random.integers(-40, 40, (1, 2000)).astype(np.int16) for _ in range(2)]
+    x, z = (net.writer.input(name, (1, 2000), "int16", Quantized(scale=s)) for name, s in (("x", first), ("z", second)))
+    options = f"{operator.title().replace('_', '')}Options"
+    return net.writer.finish(
+        [net.writer.operator(operator, [x, z], net.writer.tensor("y", (1, 2000), "bool"), options)]
+    ), arrays
+
+
+@pytest.mark.parametrize("operator", COMPARISONS)
+def test_comparisons_of_words(operator: str, tmp_path: Path) -> None:
+    """EQUAL and NOT_EQUAL compare 2^-8 of a real number, and the others the integers themselves."""
+    for scales in (
+        (0.3, 0.3),
+        (2e-4, 2e-4),
+        *([(0.2, 0.3)] if operator[-5:] == "EQUAL" and len(operator) < 10 else []),
+    ):
+        data, arrays = of_two_scales(operator, *scales)
+        found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+        np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+
+
+def test_orders_of_words_with_two_scales_are_refused(tmp_path: Path) -> None:
+    data, _ = of_two_scales("LESS", 0.2, 0.3)
+    with pytest.raises(UnsupportedModel, match=r"LESS.* LiteRT compares int16 without regard to scales"):
+        load(saved_tflite(data, tmp_path))
+
+
+def of_words(
+    operator: str, first: int, scales: tuple[float, float], options: str = ""
+) -> tuple[bytes, list[np.ndarray]]:
+    """A file of a function of int16, and all elements from `first` on."""
+    elements, net = np.arange(first, 1 << 15).astype(np.int16)[None], Network()
+    x = net.writer.input("x", elements.shape, "int16", Quantized(scale=scales[0]))
+    y = net.writer.tensor("y", elements.shape, "int16", Quantized(scale=scales[1]))
+    return net.writer.finish([net.writer.operator(operator, [x], y, options)]), [elements]
+
+
+SCALES = [(2e-4, 5e-4), (0.01, 0.002), (3e-5, 7e-5)]
+
+
+@pytest.mark.parametrize("scales", SCALES)
+def test_square_roots_of_words(scales: tuple[float, float], tmp_path: Path) -> None:
+    data, arrays = of_words("SQRT", 0, scales)
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+
+
+@pytest.mark.parametrize("scales", SCALES)
+def test_reciprocal_roots_of_words(scales: tuple[float, float], tmp_path: Path) -> None:
+    """LiteRT's table is far from the real results next to 0; `once` has the nearest elements."""
+    data, arrays = of_words("RSQRT", 1, scales)
+    path = saved_tflite(data, tmp_path)
+    found, _ = referenced(path, arrays, "litert")
+    np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+    nearest, _ = referenced(path, arrays, "once")
+    real = 1 / np.sqrt(arrays[0] * scales[0]) / scales[1]
+    assert np.abs(nearest[0] - np.minimum(real, 32767)).max() < 0.51
+    with pytest.raises(UnsupportedModel, match=r"RSQRT.* choose them by --rounding litert"):
+        load(path)
+
+
+def test_negations_of_words(tmp_path: Path) -> None:
+    data, arrays = of_words("NEG", -(1 << 15), (2e-4, 2e-4), "NegOptions")
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+    with pytest.raises(UnsupportedModel, match=r"NEG.* LiteRT negates int16 without regard to scales"):
+        load(saved_tflite(of_words("NEG", 0, (2e-4, 3e-4), "NegOptions")[0], tmp_path))
+
+
+@pytest.mark.parametrize("operator", some_of(["SQRT"], sweep=["GREATER"]))
+def test_packages_of_words_are_verified(operator: str, tmp_path: Path) -> None:
+    """TensorFlow Lite Micro leaves GREATER unwritten, and does not run SQRT: LiteRT verifies both."""
+    data, _ = of_two_scales(operator, 0.3, 0.3) if operator == "GREATER" else of_words(operator, 0, SCALES[0])
+    package = build(load(saved_tflite(data, tmp_path)), "host", tmp_path / "out", BuildOptions())
+    host = package.report["verify"]["host"]
+    assert (host["passed"], host["max_abs_error"]) == (True, 0)
 
 
 def test_results_beyond_single_precision_are_refused(tmp_path: Path) -> None:

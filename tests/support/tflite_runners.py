@@ -12,7 +12,7 @@ from codegen_c.program import reference
 from tests.support.peers import peer
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.decisions.models import PortNames
-from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.options import BuildOptions, Rounding
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.load import load
 
@@ -47,12 +47,14 @@ def tflite_micro(data: bytes, inputs: Sequence[np.ndarray]) -> np.ndarray:
     return interpreter.get_output(0)
 
 
-def referenced(path: Path, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
+def referenced(
+    path: Path, inputs: Sequence[np.ndarray], rounding: Rounding = "model"
+) -> tuple[list[np.ndarray], list[str]]:
     """Outputs by the kernels' references, which the C code equals, and the kernels."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mod = load(path)
-    compiled = compile_module(mod, Platform.load("host"), BuildOptions())
+        mod = load(path, rounding=rounding)
+    compiled = compile_module(mod, Platform.load("host"), BuildOptions(rounding=rounding))
     ports = compiled.interface.inputs
     assert [port.source for port in ports] == list(PortNames.read(mod).inputs)
     values = reference.run(compiled.program, {port.name: x for port, x in zip(ports, inputs, strict=True)})

@@ -130,7 +130,7 @@ def leaky_relu(node: IntegerNode) -> relax.Expr:
 
 
 def comparison(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable[[IntegerNode], relax.Expr]:
-    """Return a converter of a comparison of bytes."""
+    """Return a converter of a comparison."""
 
     def convert(node: IntegerNode) -> relax.Expr:
         if max(node.scale(0), node.scale(1)) >= 1:
@@ -141,6 +141,20 @@ def comparison(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable
             return compare(first, rescaled(b * wide(1 << _COMPARISON_BITS), node.scale(1)))
 
         return node.elementwise(element, 0, 1)
+
+    return convert
+
+
+def order_of_words(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable[[IntegerNode], relax.Expr]:
+    """Return a converter of a comparison of int16 by order, in which LiteRT compares the integers themselves."""
+
+    def convert(node: IntegerNode) -> relax.Expr:
+        if node.scale(0) != node.scale(1):
+            raise Refused(
+                "LiteRT compares int16 without regard to scales, and those of its inputs differ; convert the model "
+                "with one scale for both"
+            )
+        return node.elementwise(compare, 0, 1)
 
     return convert
 

@@ -18,6 +18,7 @@ from tvm_ext.frontends.tflite.integers.arithmetic import (
     maximum,
     minimum,
     multiply,
+    order_of_words,
     prelu,
     squared_difference,
     subtract,
@@ -28,7 +29,15 @@ from tvm_ext.frontends.tflite.integers.l2_normalization import l2_normalization
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.integers.sigmoid import logistic, tanh
 from tvm_ext.frontends.tflite.integers.softmax import softmax, softmax_of_bytes, softmax_of_unsigned
-from tvm_ext.frontends.tflite.integers.word_tables import exponential, gelu, logarithm, logarithm_of_bytes
+from tvm_ext.frontends.tflite.integers.word_tables import (
+    exponential,
+    gelu,
+    logarithm,
+    logarithm_of_bytes,
+    negation,
+    reciprocal_root,
+    square_root,
+)
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 
@@ -43,6 +52,11 @@ _COMPARISONS: dict[str, Converter] = {
     "EQUAL": comparison(lambda a, b: a == b), "NOT_EQUAL": comparison(lambda a, b: a != b),
     "GREATER": comparison(lambda a, b: a > b), "GREATER_EQUAL": comparison(lambda a, b: a >= b),
     "LESS": comparison(lambda a, b: a < b), "LESS_EQUAL": comparison(lambda a, b: a <= b),
+}  # fmt: skip
+_WORD_COMPARISONS: dict[str, Converter] = {
+    **{name: _COMPARISONS[name] for name in ("EQUAL", "NOT_EQUAL")},
+    "GREATER": order_of_words(lambda a, b: a > b), "GREATER_EQUAL": order_of_words(lambda a, b: a >= b),
+    "LESS": order_of_words(lambda a, b: a < b), "LESS_EQUAL": order_of_words(lambda a, b: a <= b),
 }  # fmt: skip
 _OF_TYPE: dict[str, dict[str, Converter]] = {
     "int8": {
@@ -61,14 +75,18 @@ _OF_TYPE: dict[str, dict[str, Converter]] = {
     },
     "int16": {
         **_BOTH,
+        **_WORD_COMPARISONS,
         "EXP": exponential,
         "GELU": gelu,
         "LOG": logarithm,
         "LOGISTIC": logistic,
+        "NEG": negation,
         "REDUCE_MAX": greatest,
         "REDUCE_MIN": least,
         "RESIZE_BILINEAR": resize_bilinear,
+        "RSQRT": reciprocal_root,
         "SOFTMAX": softmax,
+        "SQRT": square_root,
         "TANH": tanh,
     },
 }

@@ -1,4 +1,4 @@
-"""EXP, LOG and GELU of int16 by a table of 513 results, linear in between, as LiteRT computes them; LOG of int8.
+"""EXP, LOG, GELU and RSQRT of int16 by a table of 513 results, linear in between, as LiteRT has them; LOG of int8.
 
 An entry stands for 128 elements. It is shifted by half of the error that the straight line to the next entry has in its
 middle. All numbers of a table are in single precision, rounded with halves away from zero.
@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 
 from relay_passes.dataflow import constant
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.tflite.integers.node import IntegerNode
+from tvm_ext.frontends.tflite.integers.node import IntegerNode, wide
 from tvm_ext.frontends.tflite.layers import dequantized, quantized
 
 _NUM_STEPS = 512
@@ -60,6 +60,59 @@ def gelu(node: IntegerNode) -> relax.Expr:
     return _interpolated(node, _single(_gelu_by_tanh if is_approximate else _gelu_by_erf))
 
 
+def square_root(node: IntegerNode) -> relax.Expr:
+    """Convert SQRT of int16 in single precision, without the fraction of the result. Negative numbers become 0."""
+    _check_zero_points(node)
+    return _of_roots(node, lambda root: root / _single_number(node.scale()))
+
+
+def reciprocal_root(node: IntegerNode) -> relax.Expr:
+    """Convert RSQRT of int16: by LiteRT's table, or to the nearest element. Numbers below 1 become the greatest."""
+    _check_zero_points(node)
+    if node.rounding == "tflite":
+        raise Refused("TensorFlow Lite Micro has other results on int16 than LiteRT; choose them by --rounding litert")
+    most = np.float32(_MOST) * np.float32(node.scale())
+    if node.rounding == "litert":
+
+        def function(numbers: np.ndarray) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                return np.where(numbers <= 0, most, _single(lambda real: 1 / np.sqrt(real))(numbers))
+
+        return _interpolated(node, function)
+    half = _single_number(0.5)
+    return _of_roots(node, lambda root: _single_number(1 / node.scale()) / root + half)
+
+
+def _of_roots(node: IntegerNode, function: Callable[[tirx.Expr], tirx.Expr]) -> relax.Expr:
+    """Return whole parts of a function of square roots in single precision, at most the greatest element."""
+
+    def element(value: tirx.Expr) -> tirx.Expr:
+        real = tirx.Cast("float32", value) * _single_number(node.scale(0))
+        quotient = function(tirx.sqrt(tirx.max(real, _single_number(0))))
+        return tirx.Cast("int16", tirx.min(quotient, _single_number(_MOST)))
+
+    return node.elementwise(element, 0)
+
+
+def _single_number(number: float) -> tirx.Expr:
+    return tirx.const(float(np.float32(number)), "float32")
+
+
+def negation(node: IntegerNode) -> relax.Expr:
+    """Convert NEG of int16. LiteRT negates the integers whatever their scales, and leaves the least as it is."""
+    if node.scale(0) != node.scale():
+        raise Refused(
+            "LiteRT negates int16 without regard to scales, and those of its input and output differ; convert the "
+            "model with one scale for both"
+        )
+    return node.elementwise(lambda value: tirx.Cast("int16", wide(0) - value), 0)
+
+
+def _check_zero_points(node: IntegerNode) -> None:
+    if node.zero_point() or node.zero_point(0):
+        raise Refused("its int16 tensors have a zero point that is not 0")
+
+
 def _gelu_by_erf(numbers: np.ndarray) -> np.ndarray:
     errors = np.array([math.erf(number) for number in numbers * math.sqrt(0.5)])
     return 0.5 * numbers * (1 + errors)
@@ -75,8 +128,7 @@ def _single(function: Function) -> Function:
 
 
 def _interpolated(node: IntegerNode, function: Function) -> relax.Expr:
-    if node.zero_point() or node.zero_point(0):
-        raise Refused("its int16 tensors have a zero point that is not 0")
+    _check_zero_points(node)
     table = constant(_table(function, np.float32(node.scale(0)), np.float32(node.scale())))
 
     def compute(source: te.Tensor, entries: te.Tensor) -> te.Tensor:
