@@ -137,7 +137,7 @@ def rounding_of(composite: Composite) -> Rounding:
     return next((rounding for rounding in known if rounding == meaning), "onnx")
 
 
-# Operators that LiteRT's default kernels (XNNPACK) compute on int8. All others run on kernels that round as
+# Operators that LiteRT's default kernels (XNNPACK) compute on int8 and uint8. All others run on kernels that round as
 # TensorFlow Lite Micro's do: among them average pools, softmax and products of activations.
 _IN_XNNPACK = (
     "nn.conv2d", "nn.conv2d_transpose", "matmul", "add", "subtract", "multiply", "mean", "sum", "nn.leakyrelu",
@@ -149,7 +149,8 @@ def _rounding(composite: Composite, tensors: tuple[TensorType, ...]) -> Rounding
     rounding = rounding_of(composite)
     if rounding != "litert":
         return rounding
-    in_bytes = all(tensor.dtype == "int8" for tensor in tensors)
+    types = {tensor.dtype for tensor in tensors}
+    in_bytes = types in ({"int8"}, {"uint8"})
     body = [call.name for call in composite.calls if call.name not in ("quantize", "dequantize")]
     is_product = "matmul" in body and len(composite.inputs) > 1
     return "litert" if in_bytes and not is_product and (not body or body[0] in _IN_XNNPACK) else "tflite"

@@ -79,7 +79,7 @@ def _conversion(composite: Composite) -> Match | None:
     known = replace(integer, quantization=quantization)
     inputs, outputs = ((source,), (known,)) if integer is output else ((known,), (output,))
     rounding = rounding_of(composite)
-    if rounding == "litert" and integer.dtype != "int8":
+    if rounding == "litert" and integer.dtype not in ("int8", "uint8"):
         rounding = "tflite"
     return Convert(inputs=inputs, outputs=outputs, quantization=quantization, rounding=rounding), (0,)
 

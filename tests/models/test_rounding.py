@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 
 import tvm_ext
 from codegen_c.program import reference
+from tests.models.test_tflite_unsigned import mobile_network
 from tests.support.onnx_models import moves_data, saved
 from tests.support.peers import peer
-from tests.support.tflite_file import Quantized
+from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import NONE, RELU, SAME, Network, ds_cnn, resnet
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext.compilation.pipeline import compile_module
@@ -145,11 +147,45 @@ def test_operators_have_the_bytes_of_litert(name: str, tmp_path: Path) -> None:
     assert differing(saved_tflite(OPERATORS[name], tmp_path), 5) == 0
 
 
+def unsigned(kind: str, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...], options: str, *numbers: list[int],
+             **fields: object) -> bytes:  # fmt: skip
+    """A file of one operator on uint8. numbers: constants after the inputs."""
+    writer = TfliteWriter()
+    read = [
+        writer.input(f"x{i}", shape, "uint8", Quantized(scale=0.03 + 0.02 * i, zero_point=120 - 100 * i))
+        for i, shape in enumerate(inputs)
+    ]
+    read += [writer.constant(f"k{i}", np.array(one, np.int32)) for i, one in enumerate(numbers)]
+    keeps = kind.startswith(("AVERAGE", "RESIZE"))
+    scales = Quantized(scale=0.03, zero_point=120) if keeps else Quantized(scale=0.04, zero_point=90)
+    return writer.finish([writer.operator(kind, read, writer.tensor("y", output, "uint8", scales), options, **fields)])
+
+
+PAIRS, EVERY = ((1, 256, 1, 1), (1, 1, 256, 1)), (1, 256, 256, 1)
+WINDOW = {"Padding": SAME, "StrideW": 2, "StrideH": 2, "FilterWidth": 3, "FilterHeight": 3}
+UNSIGNED = {
+    **{kind: unsigned(kind, PAIRS, EVERY, f"{kind.capitalize()}Options") for kind in ("ADD", "SUB", "MUL")},
+    "LEAKY_RELU": unsigned("LEAKY_RELU", PAIRS[:1], PAIRS[0], "LeakyReluOptions", Alpha=-0.2),
+    "MEAN": unsigned("MEAN", [(1, 7, 5, 40)], (1, 40), "ReducerOptions", [1, 2]),
+    "QUANTIZE": unsigned("QUANTIZE", PAIRS[:1], PAIRS[0], "QuantizeOptions"),
+    "AVERAGE_POOL_2D": unsigned("AVERAGE_POOL_2D", [(1, 9, 9, 8)], (1, 5, 5, 8), "Pool2DOptions", **WINDOW),
+    "RESIZE_BILINEAR": unsigned(
+        "RESIZE_BILINEAR", [(1, 7, 9, 4)], (1, 13, 20, 4), "ResizeBilinearOptions", [13, 20], HalfPixelCenters=True
+    ),
+    "a network": mobile_network(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+def test_unsigned_bytes_are_those_of_litert(name: str, tmp_path: Path) -> None:
+    assert differing(saved_tflite(UNSIGNED[name], tmp_path), 3) == 0
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize(
     "name",
     "models/kws_int8 models/resnet_int8 real/diy_alexa real/fingerprint real/har real/hps_89ops real/micro_kws_int8 "
-    "real/rnnoise_int8 real/tinyengine_detection".split(),
+    "real/rnnoise_int8 real/tinyengine_detection real/micro_speech_uint8".split(),
 )
 def test_files_of_users_have_the_bytes_of_litert_on_a_thousand_inputs(name: str) -> None:
     path = SHARED / f"{name}.tflite"

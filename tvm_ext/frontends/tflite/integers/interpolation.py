@@ -1,6 +1,6 @@
 """RESIZE_BILINEAR of integers: for int8 and int16 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
 
-LiteRT's default kernels (XNNPACK) compute int8 in steps of 1/2048, halves up.
+LiteRT's default kernels (XNNPACK) compute int8 and uint8 in steps of 1/2048, halves up.
 
 For uint8, TensorFlow Lite adds up real numbers in single precision. Where these are exact, as for images that grow by a
 power of two, integers give the same elements. Elsewhere the sums are in single precision, in the same order.
@@ -18,8 +18,8 @@ from tvm_ext.frontends.tflite.integers.node import IntegerNode
 
 _BITS = 10
 _ONE = 1 << _BITS
-_SUMS = {"int8": "int32", "int16": "int64"}
-"""Type of the sums, which have 20 bits more than the elements."""
+_SUMS = {"int8": "int32", "uint8": "int32", "int16": "int64"}
+"""Type of the sums, which have 20 bits more than the elements, in LiteRT's default kernels 22."""
 
 
 def resize_bilinear(node: IntegerNode) -> relax.Expr:
@@ -116,6 +116,8 @@ _EXACT_BITS = 8
 
 def resize_bilinear_unsigned(node: IntegerNode) -> relax.Expr:
     """Resize [N, H, W, C] to the rows and columns of the second input."""
+    if node.is_litert:
+        return resize_bilinear(node)
     options = node.options(tflite.ResizeBilinearOptions)
     batch, height, width, channels = node.shape(0)
     size = node.array(1, "size")

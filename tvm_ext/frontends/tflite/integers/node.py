@@ -39,8 +39,8 @@ class IntegerNode:
 
     @property
     def is_litert(self) -> bool:
-        """True if it rounds as LiteRT's default kernels do, which compute int8."""
-        return self.rounding == "litert" and {self.dtype, self.inputs[0].dtype} == {"int8"}
+        """True if it rounds as LiteRT's default kernels do, which compute int8 and uint8."""
+        return self.rounding == "litert" and {self.dtype, self.inputs[0].dtype} in ({"int8"}, {"uint8"})
 
     @property
     def dtype(self) -> str:
