@@ -109,6 +109,22 @@ def test_its_c_is_tflms(regular: bool, tmp_path: Path) -> None:
             assert_same([one[name] for name, _ in SHAPES], answers(interpreter, list(sample.values())))
 
 
+def test_a_file_may_leave_the_shapes_to_it(tmp_path: Path) -> None:
+    """As the converter of TensorFlow's detection API does; LiteRT verifies the build."""
+    net = TfliteWriter()
+    given = [net.input("encodings", (1, BOXES, 4)), net.input("classes_in", (1, BOXES, CLASSES + 1))]
+    results = [net.tensor(name, ()) for name, _ in SHAPES]
+    anchors = net.constant("anchors", ANCHORS)
+    net.operator("TFLite_Detection_PostProcess", [*given, anchors], results, custom=options(**OPTIONS))
+    path = saved(net, results, tmp_path, "detection")
+    package = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", BuildOptions(verify=("host",)))
+    assert package.report["verify"]["host"]["passed"]
+    sample = dict(zip(("encodings", "classes_in"), drawn(np.random.default_rng(5)), strict=True))
+    with package.session() as session:
+        found = session.run(sample)
+    assert [(name, found[name].shape) for name in found] == SHAPES
+
+
 CODES, PROBABILITIES, UNITS = (Quantized(scale=s, zero_point=z) for s, z in ((0.07, 121), (0.0041, 3), (1 / 255, 0)))
 
 

@@ -43,7 +43,8 @@ def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
         return "all its inputs are constants"
     try:
         call = _declared_call(file, node)
-        reason = asked(operator, "refuses", partial(operator.refuses, call)) or _mismatch(operator, call)
+        unranked = [file.tensors[index].is_unranked for index in node.outputs]
+        reason = asked(operator, "refuses", partial(operator.refuses, call)) or _mismatch(operator, call, unranked)
         if states_of(operator, call) and node.is_guarded:
             return reason or IN_BRANCH
         return reason
@@ -134,9 +135,17 @@ def _with_shapes(call: CustomCall, given: Sequence[relax.Expr]) -> CustomCall:
     return replace(call, inputs=tuple(known(tensor) for tensor in call.inputs))
 
 
-def _mismatch(operator: CustomOperator, call: CustomCall) -> str | None:
-    """Return why the operator's results differ from the file's declaration, or None."""
-    found, wanted = listed(outputs_of(operator, call)), listed(call.outputs)
+def _mismatch(operator: CustomOperator, call: CustomCall, unranked: Sequence[bool]) -> str | None:
+    """Return why the operator's results differ from the file's declaration, or None.
+
+    unranked: whether the file leaves the shape of an output to the operator.
+    """
+    made = outputs_of(operator, call)
+    declared = call.outputs
+    if len(made) == len(declared):
+        shapes = [now.shape if free else was.shape for was, now, free in zip(declared, made, unranked, strict=False)]
+        declared = tuple(replace(was, shape=shape) for was, shape in zip(declared, shapes, strict=True))
+    found, wanted = listed(made), listed(declared)
     return None if found == wanted else f"its outputs are {wanted} in the file, {found} by the operator's definition"
 
 

@@ -426,7 +426,8 @@ class _Importer:
             value = builder.emit(quantized(value, tensor.scales, tensor.dtype))
         elif str(value.ty.dtype) != tensor.dtype:
             value = builder.emit(relax.op.astype(value, tensor.dtype))
-        if self._as_declared and static_shape(value) != tensor.shape:
+        takes_shape = node.is_custom and tensor.is_unranked
+        if self._as_declared and not takes_shape and static_shape(value) != tensor.shape:
             extents = math.prod if node.operator == "FULLY_CONNECTED" else _without_ones
             if extents(static_shape(value)) != extents(tensor.shape):
                 if None in tensor.dims or tensor.is_unranked:  # then the shape in the file is a placeholder
