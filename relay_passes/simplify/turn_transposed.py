@@ -67,9 +67,10 @@ def _turned(func: relax.Function) -> relax.Function:
                 value = None if weight is None else _convolution(call, weight, padding)
             elif kernel is not None and 1 < int(call.attrs.groups) <= _MOST_GROUPS:
                 parts = []
-                for channels in _channels(call):
-                    own = bound(f"{binding.var.name}.channels", _slice(call.args[0], channels))
-                    parts.append(bound(f"{binding.var.name}.group", _group(call, own, kernel[channels])))
+                for index, channels in enumerate(_channels(call)):
+                    # Verification compares layers by their names, so no two of them may share one.
+                    own = bound(f"{binding.var.name}.channels_{index}", _slice(call.args[0], channels))
+                    parts.append(bound(f"{binding.var.name}.group_{index}", _group(call, own, kernel[channels])))
                 value = relax.op.concat(parts, axis=1)
         sequence.append(binding if value is None else relax.VarBinding(binding.var, with_span(infer(value), call.span)))
     return rebuild(func, sequence)

@@ -49,6 +49,8 @@ def test_the_other_form_computes_the_same(case: str) -> None:
     after = TurnTransposed()(before)
     relax.analysis.well_formed(after)
     assert sorted(names(after)) == sorted([*wanted, "nn.relu"])
+    layers = [binding.var.name for binding in bindings(after["main"])]
+    assert len(set(layers)) == len(layers), "verification compares layers by their names"
     x = RANDOM.standard_normal([int(extent) for extent in before["main"].params[0].ty.shape.values]).astype("f4")
     np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-5, atol=1e-5)
 
