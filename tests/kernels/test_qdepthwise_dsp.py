@@ -60,6 +60,9 @@ WINDOWS = [
     (replace(SAME, strides=(2, 2)), (12, 3)),
     (replace(SAME, strides=(2, 1), dilation=(2, 1), padding=(1, 1, 2, 1)), (11, 5)),
     (Window(kernel=(1, 2), strides=(3, 1)), (8, 4)),
+    (replace(SAME, dilation=(2, 2), padding=(2, 2, 2, 2)), (23, 5)),
+    (Window(kernel=(3, 3), dilation=(1, 3), padding=(1, 3, 1, 2)), (23, 4)),
+    (Window(kernel=(2, 4), dilation=(1, 5), padding=(1, 7, 0, 11)), (23, 8)),
 ]
 
 
@@ -68,6 +71,7 @@ WINDOWS = [
 def test_rows_that_stay_from_strip_to_strip(channels: int, window: Window, out: tuple[int, int]) -> None:
     operator = tall(channels, window, out=out)
     assert Plane.of(operator, StoredRows()).strip < out[0] or out[0] == 8
+    assert depthwise_dsp.QDEPTHWISE.refuses(operator, CORTEX_M4) is None
     x = elements(operator.inputs[0], 1)
     assert_c_equals_reference([operator], [[x]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 

@@ -17,7 +17,7 @@ from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.two_roundings import ScaledSums
-from codegen_c.kernels.shared.window import row_elements, rows_of_calls
+from codegen_c.kernels.shared.window import over, row_elements, rows_of_calls
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.convolution import sixteenfold_sums_fit
 from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequantize, shared_function, start, wrapped
@@ -25,7 +25,9 @@ from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequant
 # Planes of expanded input for depthwise kernels of the DSP extension: four channels of a few rows, as C text.
 #
 # A plane holds one channel as words of two adjacent columns, each a 16-bit number; the first word begins with the first
-# column of padding. `RowTaps` holds the products of a row of taps with such words.
+# column of padding. `RowTaps` holds the products of a row of taps with such words. If columns are dilated by d, taps
+# read every d-th column, and so do outputs d columns apart: each row of a plane is d phases, one after the other, and a
+# phase holds every d-th column, of which adjacent ones share a word.
 
 PLANES = 4
 COLUMNS = 2
@@ -53,6 +55,7 @@ def strip_blocks(operator: QConv2d, target: Target) -> tuple[Block, ...]:
 class Plane:
     """Expanded input of one channel for a strip of output rows: `rows` by `words` pairs of columns.
 
+    phase_words: words of one phase of a row; all words if columns are not dilated.
     spanned: input rows of one output row.
     kept: rows at the end that the next strip begins with.
     """
@@ -60,6 +63,7 @@ class Plane:
     strip: int
     rows: int
     words: int
+    phase_words: int
     spanned: int
     kept: int
 
@@ -71,7 +75,9 @@ class Plane:
         """
         window, output = operator.window, operator.output.shape
         spanned = (window.kernel[0] - 1) * window.dilation[0] + 1
-        words = ((output[2] - 1) * window.strides[1] + window.kernel[1] + 1) // 2
+        phases = window.dilation[1]
+        phase_words = ((-(-output[2] // phases) - 1) * window.strides[1] + window.kernel[1] + 1) // 2
+        words = phases * phase_words
 
         def rows(strip: int) -> int:
             return (strip - 1) * window.strides[0] + spanned
@@ -80,8 +86,9 @@ class Plane:
         highest = block[0] if block else max(fitting, default=STRIP_ROWS.start)
         strip = min(highest, output[1], stored.at_once or output[1])
         return cls(
-            strip=strip, rows=rows(strip), words=words, spanned=spanned, kept=max(0, spanned - window.strides[0])
-        )
+            strip=strip, rows=rows(strip), words=words, phase_words=phase_words, spanned=spanned,
+            kept=max(0, spanned - window.strides[0]),
+        )  # fmt: skip
 
     @property
     def size(self) -> int:
@@ -204,7 +211,7 @@ class Strips:
     def fits(self, *, for_speed: bool) -> bool:
         """Return True if such a function exists: for 3x3 windows if code may grow and offsets fit the instructions."""
         window = self.operator.window
-        if isinstance(self.operator, PackedQConv2d):
+        if isinstance(self.operator, PackedQConv2d) or window.dilation[1] > 1:
             return False
         if window.kernel in ((5, 5), (7, 7)):
             has_function = window.strides in ((1, 1), (2, 2)) and self.common.shift in STRIP_SHIFTS
@@ -396,22 +403,40 @@ class Channel:
         return place, [f"tvm_ext_dsp_lows({a}, {b})" for a, b in pairs]
 
     def _rows(self, first: str) -> list[str]:
-        """Return the loop over rows from `first` on: pairs of columns, then a last column."""
-        columns = self.operator.output.shape[2]
-        strides, pairs = self.operator.window.strides, columns // COLUMNS
+        """Return the loop over rows from `first` on, of one phase of the columns after the other."""
+        columns, strides = self.operator.output.shape[2], self.operator.window.strides
+        phases = self.operator.window.dilation[1]
+        longer = columns % phases  # phases with one more column than the others
+        row: list[str] = []
+        for begin, end in ((0, longer), (longer, phases)):
+            phase = self._columns(-(-(columns - begin) // phases), is_phase=phases > 1)
+            if begin < end:
+                row += phase if phases == 1 else ["{", block(over("p", begin, end, phase)), "}"]
+        row.append(f"plane += {times('row_words', strides[0])};")
+        return [f"for (int32_t h = {first}; h < count; ++h) {{", block(row), "}"]
+
+    def _columns(self, columns: int, *, is_phase: bool) -> list[str]:
+        """Return the statements of a row, or of phase p of a row: pairs of columns, then a last column."""
+        stride, pairs = self.operator.window.strides[1], columns // COLUMNS
         target = "int32_t *y = &((int32_t *)(void *)output)" if self._has_sums else "uint8_t *y = &output"
+        place = f" + p * {self.pitch}" if is_phase else ""
+        words = f"&plane[p * {self.plane.phase_words}]" if is_phase else "plane"
         row = [
-            f"{target}[h * row_elements + k];",
-            "const uint32_t *x = plane; /* x<r>_<i>: words of two columns of input row r */",
+            f"{target}[h * row_elements{place} + k];",
+            f"const uint32_t *x = {words}; /* x<r>_<i>: words of two columns of input row r */",
         ]
         if pairs:
-            steps = [f"x += {strides[1] * COLUMNS // 2};", f"y += {COLUMNS * self.pitch};"]
+            steps = [f"x += {stride * COLUMNS // 2};", f"y += {COLUMNS * self._step};"]
             pair = [*self._sums(COLUMNS), *self._store(COLUMNS), *steps]
             row += loop("w", pairs, pair)
         if columns > pairs * COLUMNS:
             row += ["{", block([*self._sums(1), *self._store(1)]), "}"]
-        row.append(f"plane += {times('row_words', strides[0])};")
-        return [f"for (int32_t h = {first}; h < count; ++h) {{", block(row), "}"]
+        return row
+
+    @property
+    def _step(self) -> int:
+        """Elements from an output column to the next of its phase."""
+        return self.pitch * self.operator.window.dilation[1]
 
     def _sums(self, count: int) -> list[str]:
         """Return the sums of the products of `count` columns."""
@@ -431,14 +456,14 @@ class Channel:
     def _store(self, count: int) -> list[str]:
         """Return the stores of the results of `count` columns."""
         if self._has_sums:
-            return [f"y[{q * self.pitch}] = sum{q};" for q in range(count)]
+            return [f"y[{q * self._step}] = sum{q};" for q in range(count)]
         if self.common:
             saturate = f"(uint8_t)tvm_ext_dsp_saturate_{self.common.suffix}"
             product = "tvm_ext_dsp_high_product(sum{q}, multiplier, rounding)"
-            return [f"y[{q * self.pitch}] = {saturate}({product.format(q=q)});" for q in range(count)]
+            return [f"y[{q * self._step}] = {saturate}({product.format(q=q)});" for q in range(count)]
         down = " >> 4" if self._is_packed and self.finish.exact.rounding != "onnx" else ""
         return [
-            f"y[{q * self.pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
+            f"y[{q * self._step}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
             for q in range(count)
         ]
 
@@ -460,9 +485,10 @@ LOOPS = Loops(
 )  # fmt: skip
 
 
-def is_dense_in_columns(operator: QConv2d, target: Target) -> bool:
-    """taps of a row must be adjacent (no dilation of columns), and a window must have at most 81 taps"""
-    return operator.window.dilation[1] == 1 and operator.weight[0].size <= MOST_TAPS
+def has_few_taps(operator: QConv2d, target: Target) -> bool:
+    """a window must have at most 81 taps, and its columns must not have both a stride and a dilation"""
+    window = operator.window
+    return min(window.dilation[1], window.strides[1]) == 1 and operator.weight[0].size <= MOST_TAPS
 
 
 def for_speed(operator: QConv2d, target: Target) -> bool:
@@ -580,8 +606,9 @@ def _instructions(
         weights = 0 if kept else len(found)  # they are on the stack
         return kernel_rows * (len(found) + len({word for _, word, _ in found}) + weights) + count * finish.instructions
 
-    pairs = columns // COLUMNS
-    row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
+    phases = operator.window.dilation[1]
+    pairs = sum(-(-(columns - phase) // phases) // COLUMNS for phase in range(phases))
+    row = 4 * phases + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
     in_strips = strips.row_instructions() if strips else row
     loads = len(taps.words) * kernel_rows * (5 if isinstance(operator, PackedQConv2d) else 1)
     moved = KEEP_INSTRUCTIONS + KEEP_WORD_INSTRUCTIONS * plane.kept * plane.words if plane.kept else 0
@@ -599,7 +626,8 @@ def _instructions(
 def expanded_instructions(operator: QConv2d, plane: Plane, first: int, last: int) -> float:
     """Return the modelled instructions to expand input rows [first, last) of four channels, some of them padding."""
     _, height, columns, _ = operator.inputs[0].shape
-    inside = min(plane.words, (columns + operator.window.padding[1] % 2 + 1) // COLUMNS)
+    phases = operator.window.dilation[1]
+    inside = min(plane.words, (columns + operator.window.padding[1] % 2 + 1 + phases - 1) // COLUMNS)
     word = FEW_WORDS_INSTRUCTIONS if plane.words <= FEW_WORDS else WORD_INSTRUCTIONS
     rows = max(0, min(last, height) - max(first, 0))
     padding = (last - first) * plane.words - rows * inside
@@ -642,7 +670,7 @@ QDEPTHWISE = DEPTHWISE.kernel(
         name="qdepthwise_dsp",
         title="Quantized depthwise convolution, two output columns of a channel at a time",
         operator=QConv2d,
-        constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
+        constraints=(qdepthwise.is_depthwise, has_few_taps, has_four_channels, *qconv2d.SUMS_TOO),
         blocks=strip_blocks,
     )
 )
@@ -654,7 +682,7 @@ QDEPTHWISE_PACKED = DEPTHWISE.kernel(
         operator=PackedQConv2d,
         constraints=(
             qdepthwise.is_depthwise,
-            is_dense_in_columns,
+            has_few_taps,
             has_four_channels,
             *QCONV2D_PACKED_CONSTRAINTS,
             sixteenfold_sums_fit,

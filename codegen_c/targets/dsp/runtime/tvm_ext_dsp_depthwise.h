@@ -2,10 +2,11 @@
  *
  * Four channels at a time, the input rows of a strip of output rows are expanded to one plane per channel, padding
  * as zero points: words of two adjacent columns, each a 16-bit number, beginning with the first column of padding.
- * Rows that the next strip needs stay in the planes, so each element is read once, and the output may take the
- * memory of the input. The layer's own function then multiplies the words by its taps, unrolled. This function and
- * the expansion of a row are not inlined, so that they have all registers to themselves; compilers call them
- * directly. */
+ * If columns are dilated by d, a row of a plane is d phases, each of every d-th column: adjacent taps, and outputs d
+ * columns apart, read adjacent columns of a phase. Rows that the next strip needs stay in the planes, so each element
+ * is read once, and the output may take the memory of the input. The layer's own function then multiplies the words by
+ * its taps, unrolled. This function and the expansion of a row are not inlined, so that they have all registers to
+ * themselves; compilers call them directly. */
 #ifndef TVM_EXT_DSP_DEPTHWISE_H
 #define TVM_EXT_DSP_DEPTHWISE_H
 
@@ -42,10 +43,18 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_spanned_rows(const tvm_ext_window *window)
     return ((window->rows - 1) * window->row_dilation) + 1;
 }
 
+/* Returns the words of one phase of a row of a plane. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_phase_words(const tvm_ext_dsp_depthwise_layer *layer)
+{
+    const int32_t phases = layer->window.column_dilation;
+    const int32_t columns = (layer->output.columns + phases - 1) / phases;
+    return (((columns - 1) * layer->window.column_stride) + layer->window.columns + 1) / 2;
+}
+
 /* Returns the words of a row of a plane. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_row_words(const tvm_ext_dsp_depthwise_layer *layer)
 {
-    return (((layer->output.columns - 1) * layer->window.column_stride) + layer->window.columns + 1) / 2;
+    return layer->window.column_dilation * tvm_ext_dsp_phase_words(layer);
 }
 
 /* Returns the words of a plane. */
@@ -99,20 +108,23 @@ TVM_EXT_INLINE void tvm_ext_dsp_put_padding(const tvm_ext_dsp_depthwise_layer *l
     cell[i + (3 * plane)] = padding;
 }
 
-/* Writes words [begin, end) of an input row, some columns of which may be padding. */
+/* Writes words [begin, end) of a phase of an input row, some columns of which may be padding. left: columns of padding
+ * before the phase. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell,
-                                              const uint8_t *row, int32_t begin, int32_t end)
+                                              const uint8_t *row, int32_t left, int32_t begin, int32_t end)
 {
     const tvm_ext_dsp_four padding = {tvm_ext_dsp_padding(layer), tvm_ext_dsp_padding(layer)};
     const int32_t columns = layer->input.columns;
+    const int32_t apart = layer->window.column_dilation;
     for (int32_t i = begin; i < end; ++i) {
-        const int32_t x = (2 * i) - layer->window.left;
+        const int32_t x = (2 * apart * i) - left;
         const bool has_first = x >= 0 && x < columns;
-        const bool has_second = x >= -1 && x < columns - 1;
+        const bool has_second = x >= -apart && x < columns - apart;
         if (has_first || has_second) {
             const int32_t place = x * layer->input.channels;
             tvm_ext_dsp_put(layer, cell, i, has_first ? tvm_ext_dsp_column(layer, &row[place]) : padding,
-                            has_second ? tvm_ext_dsp_column(layer, &row[place + layer->input.channels]) : padding);
+                            has_second ? tvm_ext_dsp_column(layer, &row[place + (apart * layer->input.channels)])
+                                       : padding);
         } else {
             tvm_ext_dsp_put_padding(layer, cell, i);
         }
@@ -127,6 +139,25 @@ TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer
     }
 }
 
+/* Writes one phase of an input row to each plane. left: columns of padding before the phase, negative for columns of
+ * the image. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_phase(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell,
+                                             const uint8_t *row, int32_t left)
+{
+    const int32_t channels = layer->input.channels;
+    const int32_t apart = layer->window.column_dilation;
+    const int32_t words = tvm_ext_dsp_phase_words(layer);
+    const int32_t inner_begin = TVM_EXT_MIN(TVM_EXT_MAX(0, left + (2 * apart) - 1) / (2 * apart), words);
+    const int32_t inner_end = TVM_EXT_MAX(
+        inner_begin, TVM_EXT_MIN(TVM_EXT_MAX(0, layer->input.columns + left + apart - 1) / (2 * apart), words));
+    tvm_ext_dsp_expand_border(layer, cell, row, left, 0, inner_begin);
+    for (int32_t i = inner_begin; i < inner_end; ++i) {
+        const uint8_t *const x = &row[((2 * apart * i) - left) * channels];
+        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, x), tvm_ext_dsp_column(layer, &x[apart * channels]));
+    }
+    tvm_ext_dsp_expand_border(layer, cell, row, left, inner_end, words);
+}
+
 /* A tvm_ext_dsp_row, which the function of each layer calls. It reads only the shapes of the layer. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, const uint8_t *row)
 {
@@ -134,17 +165,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *la
         tvm_ext_dsp_pad_row(layer, cell);
         return;
     }
-    const int32_t channels = layer->input.channels;
-    const int32_t left = layer->window.left;
-    const int32_t words = tvm_ext_dsp_row_words(layer);
-    const int32_t inner_begin = TVM_EXT_MIN((left + 1) / 2, words);
-    const int32_t inner_end = TVM_EXT_MAX(inner_begin, TVM_EXT_MIN((layer->input.columns + left) / 2, words));
-    tvm_ext_dsp_expand_border(layer, cell, row, 0, inner_begin);
-    for (int32_t i = inner_begin; i < inner_end; ++i) {
-        const uint8_t *const x = &row[((2 * i) - left) * channels];
-        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, x), tvm_ext_dsp_column(layer, &x[channels]));
+    for (int32_t p = 0; p < layer->window.column_dilation; ++p) {
+        tvm_ext_dsp_expand_phase(layer, &cell[p * tvm_ext_dsp_phase_words(layer)], row, layer->window.left - p);
     }
-    tvm_ext_dsp_expand_border(layer, cell, row, inner_end, words);
 }
 
 /* Moves words to the front of a plane; source and target may overlap. */
