@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.shared.requantize import scale_of
 from codegen_c.operators.kinds import QConv2d, Window
 from codegen_c.targets.helium.kernels import convolution as convolution_helium
+from codegen_c.targets.helium.kernels import groups as groups_helium
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
 from tests.support.sweeps import some_of
@@ -51,6 +54,25 @@ def convolutions(draw: st.DrawFn, *, pointwise: bool = False) -> QConv2d:
     )
 
 
+@st.composite
+def grouped(draw: st.DrawFn) -> QConv2d:
+    """Groups of few channels or of more than a vector; the layer is a convolution's with weights of one group only."""
+    whole = draw(convolutions())
+    groups = draw(st.sampled_from((2, 3, 4, 6, 8)))
+    depth, channels = draw(st.sampled_from((1, 2, 3, 4, 8, 17))), draw(st.sampled_from((1, 2, 3, 4, 6)))
+    random = np.random.default_rng(draw(seeds))
+    (source,), output = whole.inputs, whole.output
+    scales = np.resize(whole.weight_scale, groups * channels)
+    return replace(
+        whole,
+        inputs=(replace(source, shape=(*source.shape[:3], groups * depth)),),
+        outputs=(replace(output, shape=(*output.shape[:3], groups * channels)),),
+        weight=random.integers(-128, 128, (groups * channels, *whole.window.kernel, depth)).astype(np.int8),
+        weight_scale=scales, bias=np.resize(whole.bias, groups * channels), groups=groups,
+    )  # fmt: skip
+
+
+GROUPED = st.lists(grouped().filter(takes(groups_helium.KERNEL)), min_size=1, max_size=5)
 CONVOLUTIONS = st.lists(convolutions().filter(takes(convolution_helium.QCONV2D)), min_size=1, max_size=5)
 POINTWISE = st.lists(convolutions(pointwise=True).filter(takes(convolution_helium.QPOINTWISE)), min_size=1, max_size=5)
 
@@ -67,3 +89,9 @@ def test_conv2d(target, operators: list[QConv2d], seed: int) -> None:
 @given(operators=POINTWISE, seed=seeds)
 def test_pointwise(target, operators: list[QConv2d], seed: int) -> None:
     assert_same_bytes(convolution_helium.QPOINTWISE, operators, seed, target)
+
+
+@FEW
+@given(operators=GROUPED, seed=seeds)
+def test_groups(operators: list[QConv2d], seed: int) -> None:
+    assert_same_bytes(groups_helium.KERNEL, operators, seed)
