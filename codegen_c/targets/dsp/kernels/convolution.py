@@ -17,6 +17,7 @@ from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d, TensorType
 from codegen_c.targets.dsp.kernels.product import (
+    BLOCKS_CALL_INSTRUCTIONS,
     HEADERS,
     INCLUDES,
     NIBBLE_LIMIT,
@@ -33,7 +34,8 @@ from codegen_c.targets.dsp.kernels.product import (
 # int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of three pixels
 # are expanded to 16-bit pairs in scratch, padding as zero points, so that borders and the inside run the same code; all
 # channels then read them. A pixel left over from groups of three may be computed by separate code. The bias contains
-# the zero point. Rounding "onnx": once, halves to even.
+# the zero point. Rounding "onnx": once, halves to even. If channels have groups, int8[K, R, S, C / groups], the cells
+# of a group follow those of the group before, and its channels read these alone.
 
 PIXELS, WIDTH = 3, 2
 # The windows of three pixels are expanded before one of them is written.
@@ -60,9 +62,20 @@ RING_ROW_INSTRUCTIONS = 3
 """Instructions of a kernel row of a pixel to find out if the input's ring buffer ends before it."""
 
 
+GROUP_INSTRUCTIONS = 10
+"""Modelled instructions to find the elements of the next group of channels."""
+TWO_CHANNELS_INSTRUCTIONS = 2.7
+"""Modelled instructions to expand an element of a group of two channels."""
+
+
 def is_ungrouped(operator: QConv2d, target: Target) -> bool:
     """the convolution must have one group"""
     return operator.groups == 1
+
+
+def has_even_groups(operator: QConv2d, target: Target) -> bool:
+    """if the convolution has groups, each must have an even number of output channels"""
+    return operator.groups == 1 or operator.output.shape[3] // operator.groups % 2 == 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,9 +111,9 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     common = Parts(
         parameters=tables[:1] if blocks else tables,
         constants=(),
-        members={},
+        members=_grouped(operator),
         leading=("$_pixels",),
-        scratch_bytes=4 * (paired.num_cells + (blocks.cells_read_ahead if blocks else 0))
+        scratch_bytes=4 * (paired.num_cells * operator.groups + (blocks.cells_read_ahead if blocks else 0))
         + (0 if _by_taps(operator) else _run_length(operator)),
         instructions=_instructions(operator, stored, sums),
         passes=_passes(operator, paired),
@@ -109,14 +122,14 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
         return replace(
             common,
             constants=(("weights", blocks.weights),),
-            functions=(_pixels_in_blocks(blocks, single),),
+            functions=(_pixels_in_blocks(blocks, single, operator),),
             tables=("weights", "NULL", "NULL", "NULL"),
             includes=(*blocks.includes, *(single.includes if single else ())),
             windows=_windows(operator, stored, sums, members={}, functions=(), call=blocks.call("pixels")),
         )
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
     members, functions = (
-        {**paired.members(), "requantize": finish.members()},
+        {**_grouped(operator), **paired.members(), "requantize": finish.members()},
         (shared_function("$_pixels", PARAMETERS, [call]),),
     )
     return replace(
@@ -146,7 +159,7 @@ def _windows(
 
     Code for a single pixel needs its cells together. They are moved once, for all layers that have such code.
     """
-    if isinstance(operator, PackedQConv2d) or not has_whole_image(operator, stored):
+    if isinstance(operator, PackedQConv2d) or operator.groups > 1 or not has_whole_image(operator, stored):
         return None
     source, window, count = operator.inputs[0], operator.window, prod(operator.output.shape[:3])
     last, units = f"if (first == {count - 1}) {{", sums.paired.units
@@ -190,16 +203,17 @@ def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
     """Return the traffic: each pixel's input is expanded into scratch once, and read from there for every block."""
     num_pixels, channels = operator.output.num_elements // operator.output.shape[3], operator.output.shape[3]
     groups = num_pixels / paired.pixels
+    read = num_pixels * operator.weight[0].size * operator.groups
     return Passes(
         constants=max(1.0, groups),
-        input=max(1.0, num_pixels * operator.weight[0].size / operator.inputs[0].num_elements),
-        scratch=groups * (1 + channels / paired.width),
+        input=max(1.0, read / operator.inputs[0].num_elements),
+        scratch=groups * (1 + channels / operator.groups / paired.width),
     )
 
 
 def _by_taps(operator: QConv2d) -> bool:
     """Return True if a row of taps is expanded tap by tap: each tap fills whole cells, or taps are not adjacent."""
-    return operator.weight.shape[3] % 4 == 0 or operator.window.dilation[1] > 1
+    return operator.groups > 1 or operator.weight.shape[3] % 4 == 0 or operator.window.dilation[1] > 1
 
 
 def _run_length(operator: QConv2d) -> int:
@@ -224,7 +238,7 @@ def _pixels_of_calls(operator: QConv2d, stored: StoredRows) -> list[int]:
 
 def _single(operator: QConv2d, target: Target, stored: StoredRows, blocks: Blocks | None) -> Blocks | None:
     """Return code for a single pixel, if calls leave one over from groups of three and it saves much (speed only)."""
-    single = blocks.one_pixel() if blocks and target.optimize == "speed" else None
+    single = blocks.one_pixel() if blocks and target.optimize == "speed" and operator.groups == 1 else None
     if blocks is None or single is None:
         return None
     left = sum(pixels % PIXELS == 1 for pixels in _pixels_of_calls(operator, stored))
@@ -241,11 +255,20 @@ def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
     one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
     window = _window_instructions(operator, stored, paired)
     last = left * (single.instructions + GATHER_INSTRUCTIONS * single.units) if single else 0
-    return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last
+    if blocks:
+        one = blocks.instructions + (operator.groups - 1) * (BLOCKS_CALL_INSTRUCTIONS + GROUP_INSTRUCTIONS)
+    return int(pixels * window) + groups * one + last
 
 
 def _window_instructions(operator: QConv2d, stored: StoredRows, paired: PairedWeights) -> float:
     """Return the modelled instructions of expanding the window of a pixel."""
+    if operator.groups > 1:
+        depth, (rows, columns) = operator.weight.shape[3], operator.window.kernel
+        few = depth <= FEW
+        each = (4 if few else RUN_INSTRUCTIONS) + (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * depth
+        if depth == 2 and operator.groups % 2 == 0:
+            each = TWO_CHANNELS_INSTRUCTIONS * depth
+        return 12 + rows * (RUN_INSTRUCTIONS / 2 + columns * (FEW_RUN_INSTRUCTIONS + operator.groups * each))
     few = operator.weight[0, 0].size <= FEW
     row = FEW_RUN_INSTRUCTIONS if few else RUN_INSTRUCTIONS
     row += (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * operator.weight[0, 0].size
@@ -253,10 +276,29 @@ def _window_instructions(operator: QConv2d, stored: StoredRows, paired: PairedWe
     return 12 + operator.window.kernel[0] * row + paired.offset_instructions
 
 
-def _pixels_in_blocks(blocks: Blocks, single: Blocks | None) -> str:
+def _grouped(operator: QConv2d) -> dict[str, Value]:
+    """Return the member of a layer's structure that holds the number of groups, if there are any."""
+    return {"groups": operator.groups} if operator.groups > 1 else {}
+
+
+def _pixels_in_blocks(blocks: Blocks, single: Blocks | None, operator: QConv2d) -> str:
     """Return `$_pixels(...)`, a tvm_ext_dsp_pixels, with sums in registers."""
     unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
-    return apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, single)], linkage="static inline")
+    calls = _calls_of_groups(blocks, operator) if operator.groups > 1 else _calls(blocks, single)
+    return apart("$_pixels", PARAMETERS, [*unused, *calls], linkage="static inline")
+
+
+def _calls_of_groups(blocks: Blocks, operator: QConv2d) -> list[str]:
+    """Return the C code of three pixels whose channels have groups: a call for each group."""
+    groups, channels = operator.groups, operator.output.shape[3] // operator.groups
+    places = ", ".join(f"&output[{p}][g * {channels}]" for p in range(PIXELS))
+    weights, cells = f"g * {blocks.weights.size // groups}", f"g * {2 * PIXELS * blocks.units}"
+    sizes = f"{blocks.units}, {blocks.blocks // groups}, {blocks.rounding}"
+    lines = [
+        f"uint8_t *const pixels[TVM_EXT_DSP_PIXELS] = {{{places}}};",
+        f"{blocks.function}(pixels, &weights[{weights}], &cells[{cells}], {sizes});",
+    ]
+    return [f"for (int32_t g = 0; g < {groups}; ++g) {{", block(lines), "}"]
 
 
 def _calls(blocks: Blocks, single: Blocks | None) -> list[str]:
@@ -279,7 +321,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_dsp",
         title="Quantized convolution, three output pixels by two channels at a time",
         operator=QConv2d,
-        constraints=(is_ungrouped, *qconv2d.SUMS_TOO),
+        constraints=(has_even_groups, *qconv2d.SUMS_TOO),
     ),
 )
 

@@ -2,7 +2,8 @@
  *
  * The windows of three pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so
  * that borders and the inside run the same code; then all channels read them. Element types and zero points are
- * those of the images. A bias includes the zero point's part of its channel's sums. */
+ * those of the images. A bias includes the zero point's part of its channel's sums. If channels have groups, the cells
+ * of a group follow those of the group before, and its channels read these alone. */
 #ifndef TVM_EXT_DSP_CONV2D_H
 #define TVM_EXT_DSP_CONV2D_H
 
@@ -20,6 +21,7 @@ typedef struct {
     tvm_ext_window window;
     bool has_joined_weights; /* as described in tvm_ext_dsp_product.h */
     bool has_nibbles;        /* weights of 4 bits; a word of each pixel precedes the cells */
+    int32_t groups;          /* of an even number of output channels each; 0 for none */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;
 
@@ -36,17 +38,23 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
     return (count / 4 * 2) + (((count % 4) + 1) / 2);
 }
 
+/* Returns the input channels of one group. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_depth(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    return layer->groups > 1 ? layer->input.channels / layer->groups : layer->input.channels;
+}
+
 /* Returns true if taps of a kernel row are expanded one by one: each fills whole cells, or they are not adjacent. */
 TVM_EXT_INLINE bool tvm_ext_dsp_is_by_taps(const tvm_ext_dsp_conv2d_layer *layer)
 {
-    return layer->input.channels % 4 == 0 || layer->window.column_dilation > 1;
+    return layer->groups > 1 || layer->input.channels % 4 == 0 || layer->window.column_dilation > 1;
 }
 
-/* Returns the units of two cells in one pixel's window. */
+/* Returns the units of two cells in one pixel's window, or in one group of it. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *layer)
 {
     const int32_t taps = layer->window.columns;
-    const int32_t cells = tvm_ext_dsp_is_by_taps(layer) ? taps * tvm_ext_dsp_num_cells(layer->input.channels)
+    const int32_t cells = tvm_ext_dsp_is_by_taps(layer) ? taps * tvm_ext_dsp_num_cells(tvm_ext_dsp_depth(layer))
                                                         : tvm_ext_dsp_num_cells(taps * layer->input.channels);
     return ((layer->window.rows * cells) + 1) / 2;
 }
@@ -154,12 +162,65 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_window_start(const tvm_ext_dsp_conv2d_layer *
     return tvm_ext_row(&layer->input, n, inside) - ((inside - top) * tvm_ext_row_elements(&layer->input));
 }
 
+/* Expands one tap of a pixel to the cells of all groups, `step` words from group to group; `bytes` is NULL for a tap
+ * of padding. Of channels in groups of two, four are expanded at a time. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_grouped_tap(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell, int32_t step,
+                                                   const uint8_t *bytes)
+{
+    const tvm_ext_image *const input = &layer->input;
+    const int32_t depth = tvm_ext_dsp_depth(layer);
+    if ((layer->window.top > 0 || layer->window.left > 0 || layer->window.bottom > 0 || layer->window.right > 0) &&
+        bytes == NULL) {
+        for (int32_t g = 0; g < layer->groups; ++g) {
+            (void)tvm_ext_dsp_pad(input, &cell[g * step], tvm_ext_dsp_num_cells(depth));
+        }
+    } else if (depth == 2 && layer->groups % 2 == 0) {
+        for (int32_t g = 0; g < layer->groups; g += 2) {
+            const uint32_t word = tvm_ext_dsp_load(&bytes[2 * g]);
+            const uint32_t even = input->is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word);
+            const uint32_t odd = input->is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word);
+            cell[g * step] = tvm_ext_dsp_lows(even, odd);
+            cell[(g + 1) * step] = tvm_ext_dsp_highs(even, odd);
+        }
+    } else {
+        for (int32_t g = 0; g < layer->groups; ++g) {
+            (void)tvm_ext_dsp_expand(input, &cell[g * step], &bytes[g * depth], depth);
+        }
+    }
+}
+
+/* Expands a window as the function below does, if channels have groups: each tap to the cells of all groups. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_groups(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
+                                              const uint8_t *input, int32_t start, int32_t top, int32_t left)
+{
+    const tvm_ext_window *const window = &layer->window;
+    const tvm_ext_image *const image = &layer->input;
+    const int32_t step = 2 * tvm_ext_dsp_conv2d_units(layer) * TVM_EXT_DSP_PIXELS;
+    const bool has_rows = window->top > 0 || window->bottom > 0;
+    const bool has_columns = window->left > 0 || window->right > 0;
+    for (int32_t r = 0; r < window->rows; ++r) {
+        const int32_t y = top + (r * window->row_dilation);
+        const bool is_outside = has_rows && (y < 0 || y >= image->rows);
+        const int32_t row = is_outside ? 0 : tvm_ext_dsp_window_row(image, start, top, y);
+        for (int32_t s = 0; s < window->columns; ++s) {
+            const int32_t x = left + (s * window->column_dilation);
+            const bool is_padding = is_outside || (has_columns && (x < 0 || x >= image->columns));
+            tvm_ext_dsp_expand_grouped_tap(layer, cell, step, is_padding ? NULL : &input[row + (x * image->channels)]);
+            cell += tvm_ext_dsp_num_cells(tvm_ext_dsp_depth(layer)) * TVM_EXT_DSP_PIXELS;
+        }
+    }
+}
+
 /* Expands the window that begins with row `top` and column `left` of an image, whose row `top` begins at `start`. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
                                               const uint8_t *input, int32_t start, int32_t top, int32_t left,
                                               uint8_t *padded)
 {
     const tvm_ext_window *const window = &layer->window;
+    if (layer->groups > 1) {
+        tvm_ext_dsp_expand_groups(layer, cell, input, start, top, left);
+        return;
+    }
     const int32_t row_units = tvm_ext_dsp_is_by_taps(layer)
                                   ? window->columns * tvm_ext_dsp_num_cells(layer->input.channels)
                                   : tvm_ext_dsp_num_cells(window->columns * layer->input.channels);
@@ -216,8 +277,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *la
 {
     const int32_t pairs = layer->output.channels - (layer->output.channels % 2);
     uint8_t *const places[TVM_EXT_DSP_PIXELS] = {output[0], output[1], output[2]}; /* no store can change these */
+    const int32_t group_cells = 2 * tvm_ext_dsp_conv2d_units(layer) * TVM_EXT_DSP_PIXELS;
     for (int32_t k = 0; k < pairs; k += 2) {
-        tvm_ext_dsp_conv2d_channels(layer, places, weights, bias, multipliers, shifts, cells, k, 2);
+        const int32_t group = layer->groups > 1 ? k / (layer->output.channels / layer->groups) : 0;
+        const uint32_t *const own = &cells[group * group_cells];
+        tvm_ext_dsp_conv2d_channels(layer, places, weights, bias, multipliers, shifts, own, k, 2);
     }
     if (pairs < layer->output.channels) {
         tvm_ext_dsp_conv2d_channels(layer, places, weights, bias, multipliers, shifts, cells, pairs, 1);
