@@ -76,6 +76,23 @@ def test_rows_that_stay_from_strip_to_strip(channels: int, window: Window, out: 
     assert_c_equals_reference([operator], [[x]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
+def in_groups(depth: int, channels: int, window: Window, out: tuple[int, int]) -> QConv2d:
+    """8 input channels in groups of `depth` of them, each with as many output channels as given."""
+    groups = 8 // depth
+    layer = tall(groups * channels, window, out=out)
+    weight = np.random.default_rng(depth).integers(-128, 128, (groups * channels, *window.kernel, depth))
+    source = replace(layer.inputs[0], shape=(1, 23, 5, 8))
+    return replace(layer, inputs=(source,), weight=weight.astype(np.int8), groups=groups)
+
+
+def test_groups_of_few_channels() -> None:
+    shapes = ((1, 3), (2, 2), (4, 1), (4, 5))
+    operators = [in_groups(*shape, *window) for shape in shapes for window in (WINDOWS[0], WINDOWS[3])]
+    assert all(depthwise_dsp.QCONV2D_GROUPS.refuses(operator, CORTEX_M4) is None for operator in operators)
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
+    assert_c_equals_reference(operators, inputs, for_cortex_m4(depthwise_dsp.QCONV2D_GROUPS))
+
+
 def padded(taps: int, columns: int, stride: int, dtype: str) -> QConv2d:
     """As many output columns as input columns, or half of them."""
     half = taps // 2

@@ -1,4 +1,7 @@
-"""Kernels for quantized depthwise conv2d by the DSP extension, with weights of 8 or 4 bits."""
+"""Kernels for quantized depthwise conv2d, and conv2d in groups of few channels, by the DSP extension.
+
+Weights have 8 bits, or 4 in depthwise layers.
+"""
 
 from __future__ import annotations
 
@@ -344,6 +347,12 @@ class Channel:
         return shared_function("$_channel", PARAMETERS, [*unused, *self._requantize(), *lines])
 
     @property
+    def _row_words(self) -> list[int]:
+        """Words from the first plane of a group to each row of taps: those of a channel, then of the next."""
+        rows, row = self.operator.window.kernel[0], self.operator.window.dilation[0] * self.plane.words
+        return [c * self.plane.size + r * row for c in range(self.operator.weight.shape[3]) for r in range(rows)]
+
+    @property
     def _has_sums(self) -> bool:
         return holds_sums(self.operator.output)
 
@@ -373,7 +382,7 @@ class Channel:
 
     def _weights(self) -> list[str]:
         """Return the words of two taps, f<r>_<i>, in registers."""
-        kernel_rows, num_words = self.operator.window.kernel[0], len(self.taps.words)
+        kernel_rows, num_words = len(self._row_words), len(self.taps.words)
         place = (
             f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
             "/* f<r>_<i>: words of two taps of kernel row r */"
@@ -440,11 +449,10 @@ class Channel:
 
     def _sums(self, count: int) -> list[str]:
         """Return the sums of the products of `count` columns."""
-        window, products = self.operator.window, self.taps.products
+        products = self.taps.products
         lines = [f"int32_t sum{q} = start;" for q in range(count)]
-        for r in range(window.kernel[0]):
+        for r, row in enumerate(self._row_words):
             used = {word for q in range(count) for _, word, _ in products[q]}
-            row = r * window.dilation[0] * self.plane.words
             lines += [f"const uint32_t x{r}_{word} = x[{row + word}];" for word in sorted(used)]
             for q in range(count):
                 lines += [
@@ -475,6 +483,9 @@ class Channel:
 # points; then one instruction multiplies two adjacent columns by two taps. Rows that the next strip needs stay in the
 # planes, so each input element is read once, and the output may take the memory of the input. The bias contains the
 # zero point.
+#
+# Groups of one, two or four channels, int8[K, R, S, C / groups], use the same planes: a sum adds the products of all
+# planes of its group.
 
 MOST_TAPS = 81
 WEIGHT_REGISTERS = 9
@@ -496,6 +507,13 @@ def for_speed(operator: QConv2d, target: Target) -> bool:
     return target.optimize == "speed"
 
 
+def has_small_groups(operator: QConv2d, target: Target) -> bool:
+    """groups must have one, two or four input channels, which are fours of channels together; not depthwise"""
+    depth = operator.weight.shape[3]
+    in_fours = PLANES % depth == 0 and operator.inputs[0].shape[3] % PLANES == 0
+    return in_fours and operator.groups > 1 and not qdepthwise.is_depthwise(operator, target)
+
+
 def has_four_channels(operator: QConv2d, target: Target) -> bool:
     """there must be at least 4 channels"""
     return operator.output.shape[3] >= PLANES
@@ -508,6 +526,8 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     window, plane = operator.window, Plane.of(operator, stored, target.block)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
+    channels, depth = operator.output.shape[3], operator.weight.shape[3]
+    is_plain = qdepthwise.is_depthwise(operator, target)
     pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
     common = _one_shift(operator)
     bits = common.bits if isinstance(common, ScaledSums) else np.zeros(len(begin), np.int64)
@@ -525,7 +545,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
             ("bias", wrapped(begin << bits)),
             *((("multiplier", _factors(common)),) if common else finish.constants()),
         ),
-        members={"strip_rows": plane.strip},
+        members={"strip_rows": plane.strip, **({} if is_plain else {"depth": depth})},
         functions=(
             _expand_row(),
             *((strips.definition(),) if strips and strips.by_pairs else ()),
@@ -539,7 +559,10 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         instructions=_instructions(operator, stored, finish, taps, plane, strips),
         passes=Passes(
             constants=operator.output.shape[1],  # each channel's weights are read again for every row
-            scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
+            scratch=(operator.groups * depth + window.kernel[0] * channels * depth)
+            / PLANES
+            * operator.output.shape[1]
+            / plane.strip,
         ),
         rows_behind=operator.output.shape[1] - 1,
         is_in_place=_keeps_places(operator),
@@ -557,7 +580,12 @@ def _keeps_places(operator: QConv2d) -> bool:
     fewer = shape[0] == image[0] == 1 and shape[1] < image[1] and shape[2:] == image[2:]
     keeps = (fewer or shape == image) and operator.window.strides == (1, 1)
     is_one_row = image[1] == shape[1] == 1
-    return (keeps or is_one_row) and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
+    return (
+        (keeps or is_one_row)
+        and shape[3] == image[3]
+        and not holds_sums(operator.output)
+        and operator.output.shape[3] % PLANES == 0
+    )
 
 
 def _one_shift(operator: QConv2d) -> OneShift | None:
@@ -575,8 +603,9 @@ def _factors(common: OneShift) -> np.ndarray:
 
 
 def _scaled(weight: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Return int8[C, R, S, 1] times 2^bits of each channel, int16."""
-    return (weight.astype(np.int64) << bits.reshape(-1, 1, 1, 1)).astype(np.int16)
+    """Return int8[K, R, S, C] times 2^bits of each channel, int16[K, C * R, S, 1]: rows of taps, channel by channel."""
+    scaled = (weight.astype(np.int64) << bits.reshape(-1, 1, 1, 1)).astype(np.int16)
+    return scaled.transpose(0, 3, 1, 2).reshape(len(weight), -1, weight.shape[2], 1)
 
 
 def _strips(
@@ -586,7 +615,7 @@ def _strips(
 
     apart: elements of the output from one pixel, and from one row, to the next.
     """
-    if common is None:
+    if common is None or not qdepthwise.is_depthwise(operator, target):
         return None
     strips = Strips(operator=operator, plane=plane, taps=taps, common=common, pitch=apart[0], row=apart[1])
     return strips if strips.fits(for_speed=for_speed(operator, target)) else None
@@ -597,13 +626,15 @@ def _instructions(
 ) -> int:
     """Return the modelled instructions: expanded planes, then products and results of two columns or one at a time."""
     batch, height, columns, channels = operator.output.shape
-    kernel_rows, stride = operator.window.kernel[0], operator.window.strides[0]
+    depth, stride = operator.weight.shape[3], operator.window.strides[0]
+    kernel_rows = operator.window.kernel[0] * depth
 
     kept = kernel_rows * len(taps.words) <= WEIGHT_REGISTERS
 
     def group(count: int) -> int:
         found = [product for products in taps.products[:count] for product in products]
-        weights = 0 if kept else len(found)  # they are on the stack
+        # They are on the stack; a group's are read once for both columns.
+        weights = 0 if kept else len(found) if depth == 1 else len({i for _, _, i in found})
         return kernel_rows * (len(found) + len({word for _, word, _ in found}) + weights) + count * finish.instructions
 
     phases = operator.window.dilation[1]
@@ -620,7 +651,7 @@ def _instructions(
         rows = strip.end - strip.begin
         single = rows % 2 if strips and strips.by_pairs else 0
         own += STRIP_INSTRUCTIONS + loads + (rows - single) * in_strips + single * row
-    return batch * int(-(-channels // PLANES) * expanded + channels * own)
+    return batch * int(-(-operator.inputs[0].shape[3] // PLANES) * expanded + channels * own)
 
 
 def expanded_instructions(operator: QConv2d, plane: Plane, first: int, last: int) -> float:
@@ -674,6 +705,15 @@ QDEPTHWISE = DEPTHWISE.kernel(
         blocks=strip_blocks,
     )
 )
+QCONV2D_GROUPS = DEPTHWISE.kernel(
+    Family(
+        name="qconv2d_groups_dsp",
+        title="Quantized convolution in groups of few channels, two output columns of a channel at a time",
+        operator=QConv2d,
+        constraints=(has_small_groups, has_few_taps, *qconv2d.SUMS_TOO),
+        blocks=strip_blocks,
+    )
+)
 # Weights of 4 bits: a channel's weights are unpacked once for each strip of rows, as 16 times their values.
 QDEPTHWISE_PACKED = DEPTHWISE.kernel(
     Family(
@@ -692,4 +732,4 @@ QDEPTHWISE_PACKED = DEPTHWISE.kernel(
 )
 
 
-KERNELS = (QDEPTHWISE, QDEPTHWISE_PACKED)
+KERNELS = (QDEPTHWISE, QCONV2D_GROUPS, QDEPTHWISE_PACKED)

@@ -26,6 +26,7 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     int32_t strip_rows; /* output rows whose input is expanded together */
+    int32_t depth;      /* input channels of a group: 1, 2 or 4; 0 if each channel is a group with one output */
 } tvm_ext_dsp_depthwise_layer;
 
 /* Expands one input row of four channels to one row of each plane; NULL for a row of padding. */
@@ -63,6 +64,20 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_plane_words(const tvm_ext_dsp_depthwise_layer
     const int32_t rows =
         ((layer->strip_rows - 1) * layer->window.row_stride) + tvm_ext_dsp_spanned_rows(&layer->window);
     return rows * tvm_ext_dsp_row_words(layer);
+}
+
+/* Returns the output channels of four input channels. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_channels_of_four(const tvm_ext_dsp_depthwise_layer *layer)
+{
+    return layer->depth > 0 ? layer->output.channels / (layer->input.channels / TVM_EXT_DSP_PLANES)
+                            : TVM_EXT_DSP_PLANES;
+}
+
+/* Returns the first plane that output channel j of four input channels reads. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_plane_of(const tvm_ext_dsp_depthwise_layer *layer, int32_t j)
+{
+    return layer->depth > 0 ? j * TVM_EXT_DSP_PLANES / tvm_ext_dsp_channels_of_four(layer) / layer->depth * layer->depth
+                            : j;
 }
 
 /* Four adjacent channels of a column as pairs: channels 0 and 2, 1 and 3. */
@@ -235,13 +250,16 @@ TVM_EXT_INLINE void tvm_ext_dsp_depthwise(const tvm_ext_dsp_depthwise_layer *lay
     const tvm_ext_image *const made = &layer->output;
     const int32_t strip = layer->strip_rows;
     const int32_t plane = tvm_ext_dsp_plane_words(layer);
+    const int32_t channels = layer->input.channels;
+    const int32_t outputs = tvm_ext_dsp_channels_of_four(layer);
     const bool is_cut = made->is_ring && strip > 1;
     const bool is_one_strip = !made->is_ring && made->rows <= strip;
     uint32_t *const cells = (uint32_t *)scratch;
     for (int32_t n = 0; n < made->images; ++n) {
-        for (int32_t first = 0; first < made->channels; first += TVM_EXT_DSP_PLANES) {
-            const int32_t k = TVM_EXT_MIN(first, made->channels - TVM_EXT_DSP_PLANES);
-            const uint8_t *const source = &((const uint8_t *)input)[k];
+        for (int32_t first = 0; first < channels; first += TVM_EXT_DSP_PLANES) {
+            const int32_t c = TVM_EXT_MIN(first, channels - TVM_EXT_DSP_PLANES);
+            const int32_t k = layer->depth > 0 ? c / TVM_EXT_DSP_PLANES * outputs : c;
+            const uint8_t *const source = &((const uint8_t *)input)[c];
             int32_t done = 0;
             for (int32_t h = row_begin; h < row_end; h += done) {
                 int32_t end = TVM_EXT_MIN(h + strip, row_end);
@@ -251,8 +269,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_depthwise(const tvm_ext_dsp_depthwise_layer *lay
                 uint8_t *const row = (uint8_t *)tvm_ext_target(made, output, tvm_ext_row(made, n, h));
                 const int32_t before = h == row_begin || is_one_strip ? 0 : is_cut ? done : strip;
                 tvm_ext_dsp_expand_strip(layer, expand_row, cells, source, n, h, end, before);
-                for (int32_t j = 0; j < TVM_EXT_DSP_PLANES; ++j) {
-                    channel(row, weights, bias, multipliers, shifts, &cells[j * plane], end - h, k + j);
+                for (int32_t j = 0; j < outputs; ++j) {
+                    channel(row, weights, bias, multipliers, shifts, &cells[tvm_ext_dsp_plane_of(layer, j) * plane],
+                            end - h, k + j);
                 }
                 done = end - h;
             }
