@@ -114,3 +114,10 @@ def test_two_roundings_in_registers_give_the_reference() -> None:
     assert all(is_in_registers(operator) for operator in VECTORS_TWICE)
     inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS_TWICE]
     assert_c_equals_reference(list(VECTORS_TWICE), inputs, for_cortex_m4(dense_dsp.QDENSE))
+
+
+def test_long_rows_are_read_as_bytes() -> None:
+    """Expanded, they take two bytes an element of scratch: more than most other tensors of their networks."""
+    short, long = (dense(64, depth=depth) for depth in (1024, 1028))
+    assert [made(operator).scratch_bytes for operator in (short, long)] == [2048, 0]
+    assert_c_equals_reference([long], [[elements(long.inputs[0], 6)]], for_cortex_m4(dense_dsp.QDENSE))

@@ -50,6 +50,8 @@ WIDTH = 4
 UNIT = 4
 """Elements of the input that are multiplied together; a part of the input is a multiple of them."""
 EXPAND_INSTRUCTIONS = 1.7
+MOST_SCRATCH_BYTES = 2048
+"""Of an expanded row; longer rows are often the largest tensors of their network, and read as bytes instead."""
 WIDEN_INSTRUCTIONS = 2
 """Additional instructions per unit of a block if the pairs are formed from bytes."""
 WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")
@@ -120,8 +122,9 @@ class _Layer:
         )
 
     def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:
-        """Return this layer, or its direct form if the form is possible and cheaper, or the least scratch is wanted."""
+        """Return this layer, or its direct form if that is possible and cheaper, or saves much scratch or the most."""
         direct = replace(self, is_direct=True)
+        least_scratch |= 4 * self.paired.num_cells > MOST_SCRATCH_BYTES
         cheaper = direct.row_instructions(channels) <= self.row_instructions(channels)
         can_be = self.depth % UNIT == 0 and not self.paired.in_nibbles
         return direct if can_be and (cheaper or least_scratch) else self
