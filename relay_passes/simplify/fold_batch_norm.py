@@ -1,7 +1,8 @@
-"""Fold batch normalization, as inference computes it, into the preceding layer, or into a scale and a shift."""
+"""Fold batch normalization, and arithmetic with constants per channel, into the layer ahead of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +28,17 @@ _LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul")
 _WEIGHTS, _BIAS = any_constant(lambda weights: weights.dtype == np.float32), any_constant()
 _LAYER = op(_LAYERS, any_value(), _WEIGHTS, read_once=True)
 _BIASED = either(op("relax.add", _LAYER, _BIAS, any_order=True, read_once=True), _LAYER)
+_VALUE = any_value()
+_PER_CHANNEL = any_constant(lambda numbers: numbers.dtype == np.float32 and numbers.size > 1)
+_COMMUTATIVE = op(("relax.multiply", "relax.add"), _VALUE, _PER_CHANNEL, any_order=True)
+_ARITHMETIC = either(_COMMUTATIVE, op(("relax.divide", "relax.subtract"), _VALUE, _PER_CHANNEL))
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
 class FoldBatchNorm:
-    """Fold a batch normalization whose statistics are constants.
+    """Fold a batch normalization whose statistics are constants, and constants for each channel.
+
+    is_transform: tells matrices of Fourier transforms, float32[rows, samples], which stay as they are.
 
     Rewrite:
         batch_norm(conv(x, w), ...)[0]              -> add(conv(x, w * scale), shift)
@@ -39,12 +46,19 @@ class FoldBatchNorm:
         batch_norm(matmul(x, w), ...)[0]            -> add(matmul(x, w * scale), shift)
         batch_norm(x, ...)[0]                       -> add(multiply(x, scale), shift)
         with scale = gamma / sqrt(variance + epsilon), shift = beta - mean * scale, in double precision
-    Leaves alone: training mode, computed statistics, and results other than the normalized tensor. A layer whose
-    result has another reader keeps its weights.
+        multiply(conv(x, w), factors)               -> conv(x, w * factors)
+        multiply(add(conv(x, w), bias), factors)    -> add(conv(x, w * factors), bias * factors)
+        add(add(conv(x, w), bias), addends)         -> add(conv(x, w), bias + addends)
+        divide and subtract alike
+    Leaves alone: training mode, computed statistics, and results other than the normalized tensor; single numbers,
+        which kernels apply after a layer; divisors of zero. A layer whose result has another reader keeps its weights.
     """
 
+    def __init__(self, is_transform: Callable[[np.ndarray], bool] = lambda _: False) -> None:
+        self.is_transform = is_transform
+
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        return map_dataflow(mod, _fold)
+        return map_dataflow(mod, lambda func: _fold_constants(_fold(func), self.is_transform))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +116,48 @@ def _fold(func: relax.Function) -> relax.Function:
         else:
             rewritten += normalized.get(binding.var, [binding])
     return rebuild(func, live(rewritten, outputs(func)))
+
+
+def _fold_constants(func: relax.Function, is_transform: Callable[[np.ndarray], bool]) -> relax.Function:
+    """Fold arithmetic with constants per channel: in each round, the first operator after each layer."""
+    while True:
+        flow = Dataflow(func)
+        found = {b.var: steps for b in flow.sequence if (steps := _with_constants(b, flow, is_transform)) is not None}
+        if not found:
+            return func
+        layers = {step.var for steps in found.values() for step in steps[:-1]}
+        kept = (b for b in flow.sequence if b.var not in layers)
+        sequence = [step for b in kept for step in found.get(b.var, [b])]
+        func = rebuild(func, live(sequence, outputs(func)))
+
+
+def _with_constants(
+    binding: relax.VarBinding, flow: Dataflow, is_transform: Callable[[np.ndarray], bool]
+) -> list[relax.VarBinding] | None:
+    """Return the bindings that replace arithmetic on a layer's result and the layer, or None."""
+    match = flow.match(_ARITHMETIC, binding.var)
+    if match is None or flow.values.get(match[_VALUE]) is None:
+        return None
+    value, numbers, name = match[_VALUE], match.array(_PER_CHANNEL), op_name(binding.value)
+    shape = static_shape(binding.var)
+    axes = [len(shape) - numbers.ndim + axis for axis, extent in enumerate(numbers.shape) if extent > 1]
+    layer = _layer(value, axes[0], flow) if len(axes) == 1 and shape == static_shape(value) else None
+    if layer is None or (name == "relax.divide" and not numbers.all()):
+        return None
+    constants, is_sum = numbers.reshape(-1).astype(np.float64), name in ("relax.add", "relax.subtract")
+    if is_sum and value.same_as(layer.binding.var):
+        return None  # the layer's own bias
+    scale = np.ones(len(constants)) if is_sum else constants if name == "relax.multiply" else 1 / constants
+    shift = 0.0 if not is_sum else constants if name == "relax.add" else -constants
+    rows = np.moveaxis(layer.weights, layer.weight_axis, 0).reshape(len(constants), -1)
+    if not is_sum and is_transform(rows):
+        return None
+    weighted = layer.binding.value if is_sum else _with_weights(layer, scale)
+    if value.same_as(layer.binding.var):
+        return [relax.VarBinding(binding.var, weighted)]
+    bias = _along(layer.bias * scale + shift, value, axes[0])
+    added = infer(with_span(relax.op.add(layer.binding.var, bias), binding.value.span))
+    return [relax.VarBinding(layer.binding.var, weighted), relax.VarBinding(binding.var, added)]
 
 
 def _affine(call: relax.Call) -> _Affine | None:

@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 import tvm_ext
 from relay_passes.dataflow import bindings, constant, infer, rebuild, with_main
-from tests.support.tflite_models import Network
+from tests.support.tflite_models import RELU, Network
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions
 from tvm_ext.compilation import stages
@@ -125,7 +125,7 @@ def test_a_module_that_tvm_does_not_run_is_named(tmp_path: Path, monkeypatch: py
 def test_a_tflite_file_quantized_here_rounds_once(tmp_path: Path) -> None:
     """Its floats say nothing of TensorFlow Lite's integers; C and QDQ form are equal byte for byte."""
     net = Network()
-    hidden = net.dense(net.input((1, 8), "x"), 16, "hidden")
+    hidden = net.dense(net.input((1, 8), "x"), 16, "hidden", activation=RELU)
     bias = net.writer.constant("bias", RANDOM.standard_normal(16).astype(np.float32))
     path = saved_tflite(net.writer.finish([net.binary("ADD", hidden, bias, "y")]), tmp_path)
     samples = {"x": RANDOM.standard_normal((12, 1, 8)).astype(np.float32)}

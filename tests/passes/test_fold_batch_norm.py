@@ -109,6 +109,85 @@ def test_elsewhere_it_is_a_scale_and_a_shift(make: Make) -> None:
     np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-4, atol=1e-4)
 
 
+def factors(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    return block.emit(relax.op.multiply(conv(block, x), numbers(1, 6, 1, 1)))
+
+
+def divisors_after_a_bias(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    biased = block.emit(relax.op.add(conv(block, x), numbers(6, 1, 1)))
+    return block.emit(relax.op.divide(biased, relax.const(RANDOM.uniform(1, 2, (6, 1, 1)).astype("f4"))))
+
+
+def chain(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    biased = block.emit(relax.op.add(conv(block, x), numbers(1)))
+    scaled = block.emit(relax.op.multiply(numbers(1, 6, 1, 1), biased))
+    lower = block.emit(relax.op.subtract(scaled, numbers(1, 6, 1, 1)))
+    return normalize(block, block.emit(relax.op.add(lower, numbers(1, 6, 1, 1))), 6)
+
+
+def dense_factors(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    rows = block.emit(relax.op.reshape(x, (8, 32)))
+    return block.emit(relax.op.multiply(block.emit(relax.op.matmul(rows, numbers(32, 5))), numbers(5)))
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (factors, ["nn.conv2d"]), (divisors_after_a_bias, ["nn.conv2d", "add"]), (chain, ["nn.conv2d", "add"]),
+        (dense_factors, ["reshape", "matmul"]),
+    ],
+)  # fmt: skip
+def test_a_layer_takes_in_constants_per_channel(make: Make, wanted: list[str]) -> None:
+    before = module((1, 4, 8, 8), make)
+    after = FoldBatchNorm()(before)
+    relax.analysis.well_formed(after)
+    if make is chain:  # the scale and shift of a batch normalization are constants per channel, too
+        after = FoldBatchNorm()(after)
+    assert operators(after) == [f"relax.{name}" for name in wanted]
+    assert bindings(after["main"])[-1].var.name == bindings(before["main"])[-1].var.name
+    x = RANDOM.normal(size=(1, 4, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-4, atol=1e-4)
+
+
+def a_number(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    return block.emit(relax.op.multiply(conv(block, x), numbers(1)))
+
+
+def factors_of_rows(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    return block.emit(relax.op.multiply(conv(block, x), numbers(1, 1, 6, 1)))
+
+
+def one_bias(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    return block.emit(relax.op.add(conv(block, x), numbers(1, 6, 1, 1)))
+
+
+def zeros_as_divisors(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    return block.emit(relax.op.divide(conv(block, x), relax.const(np.arange(6, dtype="f4").reshape(6, 1, 1))))
+
+
+def factors_of_two_readers(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    layer = conv(block, x)
+    return block.emit(relax.op.add(layer, block.emit(relax.op.multiply(layer, numbers(1, 6, 1, 1)))))
+
+
+def constant_minus_layer(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+    biased = block.emit(relax.op.add(conv(block, x), numbers(1)))
+    return block.emit(relax.op.subtract(numbers(1, 6, 1, 1), biased))
+
+
+@pytest.mark.parametrize(
+    "make", [a_number, factors_of_rows, one_bias, zeros_as_divisors, factors_of_two_readers, constant_minus_layer]
+)
+def test_other_arithmetic_is_left_alone(make: Make) -> None:
+    before = module((1, 4, 8, 8), make)
+    tvm.ir.assert_structural_equal(FoldBatchNorm()(before), before)
+
+
+def test_a_transform_keeps_its_matrix() -> None:
+    before = module((1, 4, 8, 8), factors)
+    tvm.ir.assert_structural_equal(FoldBatchNorm(lambda rows: rows.shape == (6, 36))(before), before)
+
+
 def test_computed_statistics_are_left_alone() -> None:
     def make(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
         mean = block.emit(relax.op.mean(x, [0, 2, 3]))

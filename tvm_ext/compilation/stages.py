@@ -139,7 +139,8 @@ def cost_rule(platform: Platform, options: BuildOptions) -> CostRule | None:
 def ahead_of_quantizing() -> list[tvm.transform.Pass]:
     """Return the passes that rewrite a float module ahead of its quantization."""
     return [
-        FoldConstants(), TurnTransposed(), FoldBatchNorm(), FoldPads(), JoinWrites(), OrientSequences(), *attention(),
+        FoldConstants(), TurnTransposed(), FoldBatchNorm(is_transform), FoldPads(), JoinWrites(), OrientSequences(),
+        *attention(),
     ]  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Return the passes that turn a window over time into a stream of new frames. They run after `changing`."""
     streams = StreamWindows(name, hop, axis, macs_of_function, with_count)
-    return [FoldConstants(), FoldBatchNorm(), FoldPads(), JoinWrites(), *attention(), SliceTakes(), streams]
+    return [FoldConstants(), FoldBatchNorm(is_transform), FoldPads(), JoinWrites(), *attention(), SliceTakes(), streams]
 
 
 def passes(
@@ -200,7 +201,7 @@ def before_order(
         NotePortScales(),
         NotePortLayouts(),
         TurnTransposed(),
-        FoldBatchNorm(),
+        FoldBatchNorm(is_transform),
         FoldPads(),
         JoinWrites(),
         OrientSequences(time_axis),
