@@ -78,6 +78,7 @@ from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.simplify.slice_takes import SliceTakes
+from relay_passes.simplify.turn_products import TurnProducts
 from relay_passes.simplify.turn_transposed import TurnTransposed
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext.core.decisions.decision import carried_over
@@ -140,7 +141,7 @@ def ahead_of_quantizing() -> list[tvm.transform.Pass]:
     """Return the passes that rewrite a float module ahead of its quantization."""
     return [
         FoldConstants(), TurnTransposed(), FoldBatchNorm(is_transform), FoldPads(), JoinWrites(), OrientSequences(),
-        *attention(),
+        *attention(), TurnProducts(),
     ]  # fmt: skip
 
 
