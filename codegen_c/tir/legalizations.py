@@ -191,11 +191,24 @@ def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, ax
 
     indices have the shape of updates; negative indices count from the end.
     """
+    return _scattered_along(data, indices, updates, axis, reduction, _counted)
+
+
+def scatter_counted_elements(
+    data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int, reduction: str
+) -> te.Tensor:
+    """Return the same by indices that all count from 0, as constant indices do after `_from_zero`."""
+    return _scattered_along(data, indices, updates, axis, reduction, lambda index, _: index)
+
+
+def _scattered_along(
+    data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int, reduction: str,
+    count: Callable[[tirx.Expr, int], tirx.Expr],
+) -> te.Tensor:  # fmt: skip
     along = axis % len(data.shape)
 
     def place(places: T.buffer_proxy, axes: Sequence[tirx.Expr]) -> list[tirx.Expr]:
-        index = places[tuple(axes)]
-        counted = _counted(index, int(data.shape[along]))
+        counted = count(places[tuple(axes)], int(data.shape[along]))
         return [counted if axis == along else var for axis, var in enumerate(axes)]
 
     return _scattered(data, indices, updates, place, reduction)
@@ -253,8 +266,18 @@ def _nest(shape: Sequence[tirx.Expr], body: Callable[[tuple[tirx.Expr, ...]], No
 
 def _legalize_elements(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     reduction = str(call.attrs.reduction)
-    definition = scatter_elements if reduction in REDUCTIONS else topi.scatter_elements  # a mean needs a count
-    return bb.call_te(definition, *call.args, int(call.attrs.axis), reduction)
+    data, indices, updates = call.args
+    if reduction not in REDUCTIONS:  # a mean needs a count
+        return bb.call_te(topi.scatter_elements, data, indices, updates, int(call.attrs.axis), reduction)
+    if isinstance(indices, tvm.ir.GenericConst):
+        indices = _from_zero(indices.value.numpy(), int(data.ty.shape.values[int(call.attrs.axis)]))
+        return bb.call_te(scatter_counted_elements, data, indices, updates, int(call.attrs.axis), reduction)
+    return bb.call_te(scatter_elements, data, indices, updates, int(call.attrs.axis), reduction)
+
+
+def _from_zero(indices: np.ndarray, extent: int) -> relax.Expr:
+    """Return constant indices without negative numbers. TVM would fail to fold the comparison of an index of 0."""
+    return relax.const(np.where(indices < 0, indices + indices.dtype.type(extent), indices), str(indices.dtype))
 
 
 def _legalize_tuples(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -18,6 +18,7 @@ from tvm_ext.core.decisions.models import ModelOrigin, PortNames
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.load import ModelNotice, load
+from tvm_ext.frontends.pytorch import import_program
 
 
 class Tiny(nn.Module):
@@ -225,5 +226,26 @@ def test_operators_without_a_converter(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.special.bessel_j0(x)
 
-    with pytest.raises(UnsupportedModel, match="special_bessel_j0"):
+    with pytest.raises(UnsupportedModel, match=r"special_bessel_j0.default, once: there is no converter for it"):
         load(export(Rare(), (2, 3), tmp_path / "rare.pt2"))
+
+
+def test_exceptions_of_the_importer_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+    path = export(nn.ReLU(), (2, 3), tmp_path / "relu.pt2")
+
+    def failing(*_: object, **__: object) -> None:
+        raise KeyError("inner words")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ExportedProgramImporter, "from_exported_program", failing)
+        with pytest.raises(UnsupportedModel, match=r"of the kinds user_input \(KeyError\)") as caught:
+            load(path)
+    assert "inner words" not in str(caught.value)
+    monkeypatch.setitem(import_program.CONVERTERS, "relu.default", failing)
+    with pytest.raises(
+        UnsupportedModel, match=r"no converter takes relu.default with self = float32\[2, 3\]"
+    ) as caught:
+        load(path)
+    assert "inner words" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,34 @@ def reduced(
         return reduce(element(list(at), [*at[:num_leading], *place], tirx.all(*inside)), axis=taps)
 
     return te.compute([*shape[:num_leading], *how.output], compute, "pool")
+
+
+def largest_of(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor:
+    """Return the largest element of each window."""
+    dtype = str(source.dtype)
+    least = tirx.const(-math.inf, dtype) if dtype.startswith("float") else tirx.min_value(dtype)
+    return reduced(shape, how, lambda at, place, inside: tirx.if_then_else(inside, source(*place), least), te.max)
+
+
+def places_of_largest(
+    source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Windows, strides: Sequence[int]
+) -> te.Tensor:
+    """Return the flat index of the largest element of each window, the first by rows among equal elements.
+
+    strides: what one step along each axis of the input adds to the index; 0 for axes that do not count.
+    """
+    beyond = tirx.max_value("int64")
+
+    def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
+        flat = sum(tirx.Cast("int64", i) * stride for i, stride in zip(place, strides, strict=True) if stride)
+        value, most = source(*place), largest(*at)
+        equal = value == most
+        if str(source.dtype).startswith("float"):
+            equal = tirx.Or(equal, tirx.And(tirx.isnan(value), tirx.isnan(most)))
+        is_largest = tirx.if_then_else(inside, equal, tirx.const(False, "bool"))
+        return tirx.if_then_else(is_largest, flat, beyond)
+
+    return reduced(shape, how, element, te.min)
 
 
 def averaged(

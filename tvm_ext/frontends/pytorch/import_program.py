@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import operator
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +16,11 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import operators, pools, recurrent, resizes, spectra
+from tvm_ext.frontends.pytorch import indexing, operators, orders, pools, recurrent, resizes, spectra
+from tvm_ext.frontends.pytorch.refusals import explained, refuse_nodes
 from tvm_ext.frontends.pytorch.screen_archive import declaration_refusals, refused_operators, screened_archive
 from tvm_ext.frontends.quiet import quiet
-from tvm_ext.frontends.refusals import Refused, summary
+from tvm_ext.frontends.refusals import Refused
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,25 +75,12 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
     class NamingImporter(ExportedProgramImporter):
-        """Records the variable of each node, and refuses operators without a converter with our own error."""
+        """Records the variable of each node, and explains failures of converters."""
 
         labels: Mapping[str, tuple[str, str]]
 
         def _check_unsupported_func_type(self, nodes: Any) -> None:
-            called = [node.target.__name__ for node in nodes if node.op == "call_function"]
-            missing = Counter(name for name in called if name not in self.convert_map)
-            missing["convolution.default over three axes, transposed"] = sum(map(_is_transposed_3d, nodes))
-            missing["convolution.default, transposed, with output_padding of a stride or more"] = sum(
-                map(_is_padded_beyond_strides, nodes)
-            )
-            missing.update(map(_on_complex_numbers, nodes))
-            missing.pop("", None)
-            missing = +missing
-            if missing:
-                listed = "\n".join(f"  {name}, {count} times" for name, count in sorted(missing.items()))
-                raise UnsupportedModel(
-                    f"{path}: cannot be compiled because of operators without a converter:\n{listed}"
-                )
+            """Check nothing here: `refuse_nodes` did."""
 
         def _translate_fx_graph(self, *args: Any, **kwargs: Any) -> Any:
             results = super()._translate_fx_graph(*args, **kwargs)
@@ -105,43 +91,26 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
     with quiet():
         decomposed, buffers = with_buffers_opened(_decomposed(path, program))
         importer = NamingImporter()
+        refuse_nodes(path, decomposed.graph.nodes, {*importer.convert_map, *CONVERTERS})
+        importer.convert_map = {name: explained(convert) for name, convert in importer.convert_map.items()}
+        own = {name: explained(convert) for name, convert in CONVERTERS.items()}
         try:
-            mod = importer.from_exported_program(decomposed, False, False, False, CONVERTERS)
+            mod = importer.from_exported_program(decomposed, False, False, False, own)
         except UnsupportedModel:
             raise
         except Refused as refused:
             raise UnsupportedModel(f"{path}: cannot be compiled because an operator is refused: {refused}.") from None
-        except Exception as error:  # converters may raise anything, from KeyError to InternalError
+        except Exception as error:  # what is outside of converters may raise anything too
             check_memory(error)
-            failure = summary(error)
-            raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None
+            kinds = sorted({spec.kind.name.lower() for spec in decomposed.graph_signature.input_specs})
+            raise UnsupportedModel(
+                f"{path}: cannot be compiled: the form of the program is not known; its inputs are of the kinds "
+                f"{', '.join(kinds)} ({type(error).__name__})."
+            ) from None
     names = [str(name) for name in program.graph_signature.user_outputs]
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
     return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
-
-
-def _on_complex_numbers(node: Any) -> str:
-    """Return the name of an operator that has no converter for its complex operands; empty for any other node."""
-    if node.op != "call_function" or not any(map(spectra.is_complex, node.all_input_nodes)):
-        return ""
-    name = str(node.target.__name__)
-    return "" if name in spectra.ON_COMPLEX else f"{name} of complex numbers"
-
-
-def _is_transposed_3d(node: Any) -> bool:
-    """Return True for a convolution that TVM's importer lacks: transposed, of [N, C, D, H, W]."""
-    return _is_transposed(node) and len(node.args[3]) == 3
-
-
-def _is_padded_beyond_strides(node: Any) -> bool:
-    """Return True for a transposed convolution with rows of output that TVM's lacks, which no product reaches."""
-    return _is_transposed(node) and any(map(operator.ge, node.args[7], node.args[3]))
-
-
-def _is_transposed(node: Any) -> bool:
-    is_convolution = node.op == "call_function" and node.target.__name__ == "convolution.default"
-    return is_convolution and bool(node.args[6])
 
 
 def _decomposed(path: Path, program: Any) -> Any:
@@ -150,7 +119,9 @@ def _decomposed(path: Path, program: Any) -> Any:
 
     try:
         table = torch.export.default_decompositions()
-        for overload in recurrent.layers_to_keep(program):  # decomposed, they would become operators for each step
+        # Decomposed, recurrent layers would become operators for each step, and resizes would look for each element.
+        resized = [overload for overload in table if overload.__name__ in resizes.KEPT]
+        for overload in (*recurrent.layers_to_keep(program), *resized):
             table.pop(overload, None)
         return program.run_decompositions(table)
     except Exception as error:  # a damaged archive can make torch raise anything
@@ -303,5 +274,6 @@ def with_buffers_opened(program: Any) -> tuple[Any, tuple[MutatedBuffer, ...]]:
 
 
 CONVERTERS = {
-    **operators.CONVERTERS, **pools.CONVERTERS, **recurrent.CONVERTERS, **resizes.CONVERTERS, **spectra.CONVERTERS,
+    **indexing.CONVERTERS, **operators.CONVERTERS, **orders.CONVERTERS, **pools.CONVERTERS, **recurrent.CONVERTERS,
+    **resizes.CONVERTERS, **spectra.CONVERTERS,
 }  # fmt: skip

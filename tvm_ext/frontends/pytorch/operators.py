@@ -37,9 +37,6 @@ def _elu(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.add(falling, times(scale, emit(relax.op.nn.relu(x)))))
 
 
-"""Converters for TVM's importer, by operator."""
-
-
 def _group_norm(node: Any, importer: Any) -> relax.Expr:
     """Convert a group normalization. Missing weights count as 1, and missing biases as 0."""
     given = arguments_of(node)
@@ -71,7 +68,7 @@ def _index(node: Any, importer: Any) -> relax.Expr:
     given, emit = arguments_of(node), importer.block_builder.emit
     x, axes = importer.env[given["self"]], [axis for axis, index in enumerate(given["indices"]) if index is not None]
     shape = static_shape(x)
-    indices = [_from_zero(importer, importer.env[given["indices"][axis]], shape[axis]) for axis in axes]
+    indices = [from_zero(importer, importer.env[given["indices"][axis]], shape[axis]) for axis in axes]
     if len(axes) == 1:
         return emit(relax.op.take(x, indices[0], axes[0]))
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -86,7 +83,7 @@ def _index(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.permute_dims(picked, [*order, *range(num_picked + num_before, num_picked + len(others))]))
 
 
-def _from_zero(importer: Any, index: relax.Expr, extent: int) -> relax.Expr:
+def from_zero(importer: Any, index: relax.Expr, extent: int) -> relax.Expr:
     """Return an index tensor without negative numbers."""
     dtype, emit = str(index.ty.dtype), importer.block_builder.emit
     if not dtype.startswith("int"):
@@ -157,24 +154,6 @@ def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.trunc(quotient)) if str(x.ty.dtype).startswith("float") else quotient
 
 
-_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-"""Relax's name of a reduction by torch's."""
-
-
-def _scattered(node: Any, importer: Any) -> relax.Expr:
-    """Convert a scatter that combines all elements that have one index with the element that is there."""
-    given = arguments_of(node)
-    reduction = given.get("reduce", "sum")
-    if reduction not in _REDUCTIONS or not given.get("include_self", True):
-        raise Refused(f"scatter_reduce by {reduction}, include_self {given.get('include_self', True)}")
-    x, index, source = (importer.env[given[name]] for name in ("self", "index", "src"))
-    if static_shape(index) != static_shape(source):
-        raise Refused(f"scatter of {list(static_shape(source))} by indices {list(static_shape(index))}")
-    return importer.block_builder.emit(
-        relax.op.scatter_elements(x, index, source, given["dim"], _REDUCTIONS[reduction])
-    )
-
-
 def _least_along(node: Any, importer: Any) -> relax.Expr:
     """Convert the least elements along an axis, and the index of each."""
     given, emit = arguments_of(node), importer.block_builder.emit
@@ -231,7 +210,103 @@ def _any_of_all(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.astype(emit(relax.op.max(emit(relax.op.astype(is_set, "int8")))), "bool"))
 
 
-"""Converters for TVM's importer, by operator. TVM's own converters handle all others."""
+def in_type(emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr, dtype: str) -> relax.Expr:
+    """Return x in an element type."""
+    return x if _dtype(x) == dtype else emit(relax.op.astype(x, dtype))
+
+
+def _in_result_type(node: Any, importer: Any, *names: str) -> list[relax.Expr]:
+    """Return the named operands, tensors or numbers, in the element type of the node's result."""
+    given, dtype = arguments_of(node), _torch_name(node.meta["val"].dtype)
+    return [
+        in_type(importer.block_builder.emit, importer.env[given[name]], dtype)
+        if hasattr(given[name], "op")
+        else relax.const(given[name], dtype)
+        for name in names
+    ]
+
+
+def _quotient(node: Any, importer: Any) -> relax.Expr:
+    """Convert a quotient. Integers are divided as real numbers."""
+    return importer.block_builder.emit(relax.op.divide(*_in_result_type(node, importer, "self", "other")))
+
+
+def _chosen(node: Any, importer: Any) -> relax.Expr:
+    """Convert a choice between two tensors or numbers, which get a common type."""
+    condition = importer.env[arguments_of(node)["condition"]]
+    return importer.block_builder.emit(relax.op.where(condition, *_in_result_type(node, importer, "self", "other")))
+
+
+def _running(make: Callable[..., relax.Expr]) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """Convert sums or products of all elements up to each position. Those of integers have 64 bits."""
+        (x,) = _in_result_type(node, importer, "self")
+        return importer.block_builder.emit(make(x, arguments_of(node)["dim"]))
+
+    return convert
+
+
+def _bounded(node: Any, importer: Any) -> relax.Expr:
+    """Convert a limitation to bounds, of which integers may lack one."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    (x,), dtype = _in_result_type(node, importer, "self"), _torch_name(node.meta["val"].dtype)
+    least, most = given.get("min"), given.get("max")
+    if dtype.startswith("float") or None not in (least, most):
+        return emit(relax.op.clip(x, -math.inf if least is None else least, math.inf if most is None else most))
+    if least is not None:
+        return emit(relax.op.maximum(x, relax.const(least, dtype)))
+    return emit(relax.op.minimum(x, relax.const(most, dtype)))
+
+
+def _larger_number(make: Callable[..., relax.Expr]) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """Convert the larger or smaller of two numbers, or the only number where the other is NaN."""
+        emit = importer.block_builder.emit
+        x, y = _in_result_type(node, importer, "self", "other")
+        found = emit(make(x, y))
+        if not _dtype(x).startswith("float"):
+            return found
+        otherwise = emit(relax.op.where(emit(relax.op.isnan(y)), x, found))
+        return emit(relax.op.where(emit(relax.op.isnan(x)), y, otherwise))
+
+    return convert
+
+
+def _shifted(make: Callable[..., relax.Expr]) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """Convert a shift of integers."""
+        return importer.block_builder.emit(make(*_in_result_type(node, importer, "self", "other")))
+
+    return convert
+
+
+def _sum_of_triple_products(node: Any, importer: Any) -> relax.Expr:
+    """Convert the product of three tensors, summed over some axes: torch's form of a bilinear layer."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    factors = []
+    for number in (1, 2, 3):
+        factor = importer.env[given[f"i{number}"]]
+        for axis in sorted(given[f"expand{number}"]):
+            factor = emit(relax.op.expand_dims(factor, axis))
+        factors.append(factor)
+    product = emit(relax.op.multiply(emit(relax.op.multiply(factors[0], factors[2])), factors[1]))
+    return emit(relax.op.sum(product, sorted(given["sumdim"])))
+
+
+def _vector_norm(node: Any, importer: Any) -> relax.Expr:
+    """Convert the norm along axes. Of order 0 it is the number of elements that are not 0."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    if given.get("ord", 2) != 0:
+        return importer.create_convert_map()[node.target.__name__](node)
+    (x,) = _in_result_type(node, importer, "self")
+    is_set = emit(relax.op.not_equal(x, relax.const(0, x.ty.dtype)))
+    counted = emit(relax.op.astype(is_set, x.ty.dtype))
+    return emit(relax.op.sum(counted, given.get("dim"), bool(given.get("keepdim", False))))
+
+
+def _unchecked(node: Any, importer: Any) -> relax.Expr:
+    """Leave out a check of data, which C has no error for."""
+    return importer.env[node.args[0]]
 
 
 _QUANTIZED = ("int8", "uint8", "int16", "uint16")
@@ -265,9 +340,6 @@ def _dequantize(node: Any, importer: Any) -> relax.Expr:
     if dtype not in _DEQUANTIZED or wanted != "float32":
         raise Refused(f"it dequantizes {dtype} to {wanted}, not one of {', '.join(_DEQUANTIZED)} to float32")
     return importer.block_builder.emit(relax.op.dequantize(x, scale, zero_point, axis, "float32"))
-
-
-"""Converters for TVM's importer, by operator. Each raises Refused for element types without integers here."""
 
 
 def _arguments(node: Any, importer: Any) -> tuple[Any, Any, Any, int, tuple[int, int], str]:
@@ -316,14 +388,29 @@ CONVERTERS: dict[str, Converter] = {
     **{f"rsub.{kind}": _scaled(relax.op.subtract, operator.sub, is_reversed=True) for kind in ("Tensor", "Scalar")},
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,
+    **{f"div.{kind}": _quotient for kind in ("Tensor", "Scalar")},
+    "where.self": _chosen,
+    "cumsum.default": _running(relax.op.cumsum),
+    "cumprod.default": _running(relax.op.cumprod),
+    **{name: _bounded for name in ("clamp.default", "clamp_min.default", "clamp_max.default")},
+    "fmax.default": _larger_number(relax.op.maximum),
+    "fmin.default": _larger_number(relax.op.minimum),
+    **{
+        f"{name}.{kind}": _shifted(make)
+        for way, make in (("left", relax.op.left_shift), ("right", relax.op.right_shift))
+        for name in (f"__{way[0]}shift__", f"bitwise_{way}_shift")
+        for kind in ("Tensor", "Scalar", "Tensor_Scalar")
+    },
+    "_trilinear.default": _sum_of_triple_products,
+    "linalg_vector_norm.default": _vector_norm,
+    "_assert_async.default": _unchecked,
+    "_assert_async.msg": _unchecked,
     "any.default": _any_of_all,
     "exp2.default": _power_of_two,
     "hypot.default": _hypotenuse,
     "var_mean.correction": _variance_and_mean,
     "min.dim": _least_along,
     "prod.dim_int": _product_along,
-    "scatter_add.default": _scattered,
-    "scatter_reduce.two": _scattered,
     "eq.Tensor": _comparison(relax.op.equal, operator.eq, of_nan=False),
     "ne.Tensor": _comparison(relax.op.not_equal, operator.ne, of_nan=True),
     "quantize_per_tensor.default": _quantize,

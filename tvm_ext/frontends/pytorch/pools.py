@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.pytorch.operators import arguments_of
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.windows import Windows, averaged, count_of_windows
+from tvm_ext.frontends.windows import Windows, averaged, count_of_windows, largest_of, places_of_largest
 
 Converter = Callable[[Any, Any], relax.Expr]
 
@@ -56,16 +56,37 @@ def _average(rank: int) -> Converter:
     return convert
 
 
+def _maximum(rank: int) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """Convert the maxima of windows over the last `rank` axes, with their flat indices where a node reads these."""
+        given, builder = arguments_of(node), importer.block_builder
+        if not any(user.args[1] == 1 for user in node.users):
+            return importer.create_convert_map()[node.target.__name__](node)
+        x = importer.env[given["self"]]
+        shape = static_shape(x)
+        how = _windows(shape[-rank:], _each(given["kernel_size"], rank), given)
+        strides = [0] * (len(shape) - rank) + [math.prod(shape[axis + 1 :]) for axis in range(-rank, -1)] + [1]
+        largest = builder.emit_te(lambda source: largest_of(source, shape, how), x, primfunc_name_hint="max_pool")
+        indices = builder.emit_te(
+            lambda source, found: places_of_largest(source, found, shape, how, strides),
+            x, largest, primfunc_name_hint="max_pool_indices",
+        )  # fmt: skip
+        return builder.emit(relax.Tuple([largest, indices]))
+
+    return convert
+
+
 def _windows(extents: Sequence[int], kernel: Sequence[int], given: dict[str, Any]) -> Windows:
-    """Return the windows that a call of avg_pool describes."""
+    """Return the windows that a call of avg_pool or max_pool describes."""
     strides = _each(given.get("stride") or kernel, len(kernel))
     pads = _each(given.get("padding", 0), len(kernel))
+    dilations = _each(given.get("dilation", 1), len(kernel))
     output = [
-        count_of_windows(e, k, s, (p, p), rounds_up=bool(given.get("ceil_mode", False)))
-        for e, k, s, p in zip(extents, kernel, strides, pads, strict=True)
+        count_of_windows(e, (k - 1) * d + 1, s, (p, p), rounds_up=bool(given.get("ceil_mode", False)))
+        for e, k, d, s, p in zip(extents, kernel, dilations, strides, pads, strict=True)
     ]
     return Windows(
-        kernel=tuple(kernel), strides=strides, dilations=(1,) * len(kernel), begins=pads, ends=pads,
+        kernel=tuple(kernel), strides=strides, dilations=dilations, begins=pads, ends=pads,
         output=tuple(output),
     )  # fmt: skip
 
@@ -170,6 +191,7 @@ CONVERTERS: dict[str, Converter] = {
     },
     "amin.default": _over_axes(relax.op.min),
     "amax.default": _over_axes(relax.op.max),
+    **{f"max_pool{rank}d_with_indices.default": _maximum(rank) for rank in (2, 3)},
     **{f"adaptive_max_pool{rank}d.default": _adaptive_maximum(rank) for rank in _ADAPTIVE},
 }
 """Converters for TVM's importer, by operator. Each raises Refused for element types that it cannot average."""

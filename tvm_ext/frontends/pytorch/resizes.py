@@ -105,6 +105,10 @@ def _grid_sample(node: Any, importer: Any) -> relax.Expr:
     )  # fmt: skip
 
 
+_ALONG_OTHER_AXES = ("upsample_linear1d", "upsample_trilinear3d")
+KEPT = tuple(f"{name}.{overload}" for name in _ALONG_OTHER_AXES for overload in ("vec", "default"))
+"""Operators that torch must not decompose: the result would look for the place of each element as it runs."""
+
 CONVERTERS: dict[str, Converter] = {
     "grid_sampler_2d.default": _grid_sample,
     "upsample_bilinear2d.vec": _resizes("linear"),
@@ -117,7 +121,6 @@ CONVERTERS: dict[str, Converter] = {
         for rank in (1, 2, 3)
         for overload in ("vec", "default")
     },
-    **{f"upsample_linear1d.{overload}": _resizes("linear") for overload in ("vec", "default")},
-    **{f"upsample_trilinear3d.{overload}": _resizes("linear") for overload in ("vec", "default")},
+    **{name: _resizes("linear") for name in KEPT},
 }
 """Converters for TVM's importer, by operator. Each raises Refused for element types that it cannot interpolate."""

@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.windows import Windows, averaged, count_of_windows, reduced
+from tvm_ext.frontends.windows import Windows, averaged, count_of_windows, largest_of, places_of_largest, reduced
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
@@ -89,7 +89,7 @@ class MaxPool(onnx_frontend.MaxPool):
             return super()._impl_v1(bb, inputs, with_pads(shape[2:], attr), params)
         how = _windows(shape[2:], attr)
         emit = Emitter(bb)
-        largest = emit.te(lambda source: _largest(source, shape, how), x, name="max_pool")
+        largest = emit.te(lambda source: largest_of(source, shape, how), x, name="max_pool")
         if attr["tvm_custom"]["num_outputs"] == 1:
             return largest
         column_major = bool(attr.get("storage_order", 0))
@@ -99,31 +99,14 @@ class MaxPool(onnx_frontend.MaxPool):
         return relax.Tuple([largest, indices])
 
 
-def _largest(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor:
-    dtype = str(source.dtype)
-    least = tirx.const(-math.inf, dtype) if dtype.startswith("float") else tirx.min_value(dtype)
-    return reduced(shape, how, lambda at, place, inside: tirx.if_then_else(inside, source(*place), least), te.max)
-
-
-def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Windows, column_major: bool) -> te.Tensor:
+def _places(source: te.Tensor, found: te.Tensor, shape: Sequence[int], how: Windows, column_major: bool) -> te.Tensor:
     """Return flat indices into the whole tensor.
 
     column_major: whether the spatial axes count from the first.
     Among equal elements the first by rows counts in both orders, as in onnxruntime.
     """
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    beyond = tirx.max_value("int64")
-
-    def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
-        flat = sum(tirx.Cast("int64", i) * stride for i, stride in zip(place, strides, strict=True))
-        value, most = source(*place), largest(*at)
-        equal = value == most
-        if str(source.dtype).startswith("float"):
-            equal = tirx.Or(equal, tirx.And(tirx.isnan(value), tirx.isnan(most)))
-        is_largest = tirx.if_then_else(inside, equal, tirx.const(False, "bool"))
-        return tirx.if_then_else(is_largest, flat, beyond)
-
-    by_rows = reduced(shape, how, element, te.min)
+    by_rows = places_of_largest(source, found, shape, how, strides)
     return _by_columns(by_rows, shape) if column_major and len(shape) > 3 else by_rows
 
 

@@ -12,6 +12,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, known_ints, number
+from tvm_ext.frontends.ranks import ranked_indices
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -22,11 +23,7 @@ _MAX_DEPTH = 1 << 20
 
 
 class TopK(OnnxOpConverter):
-    """Converter of TopK: the k largest or smallest elements in order. Equal elements keep their order.
-
-    The rank of an element is the number of elements ahead of it in that order. This takes n comparisons for each
-    element, and no scratch except for the ranks.
-    """
+    """Converter of TopK: the k largest or smallest elements in order. Equal elements keep their order."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -41,34 +38,9 @@ class TopK(OnnxOpConverter):
 def _top(emit: Emitter, x: relax.Expr, k: int, attr: Attributes) -> relax.Expr:
     shape, rank = static_shape(x), len(static_shape(x))
     axis, is_largest = int(attr.get("axis", -1)) % rank, bool(attr.get("largest", 1))
-    extent = shape[axis]
-
-    def replaced(at: Sequence[tirx.Expr], i: tirx.Expr) -> list[tirx.Expr]:
-        return [i if index == axis else old for index, old in enumerate(at)]
-
-    def places(source: te.Tensor) -> te.Tensor:
-        other = te.reduce_axis((0, extent), "other")
-
-        def element(*at: tirx.Var) -> tirx.Expr:
-            mine, its = source(*at), source(*replaced(at, other))
-            better = its > mine if is_largest else its < mine
-            before = tirx.Or(better, tirx.And(its == mine, other < at[axis]))
-            return te.sum(tirx.Cast("int32", before), axis=other)
-
-        return te.compute(shape, element, "place")
-
-    def indices(place: te.Tensor) -> te.Tensor:
-        candidate = te.reduce_axis((0, extent), "candidate")
-        found = [k if index == axis else n for index, n in enumerate(shape)]
-
-        def element(*at: tirx.Var) -> tirx.Expr:
-            is_it = place(*replaced(at, candidate)) == tirx.Cast("int32", at[axis])
-            none = tirx.const(0, "int64")
-            return te.max(tirx.if_then_else(is_it, tirx.Cast("int64", candidate), none), axis=candidate)
-
-        return te.compute(found, element, "index")
-
-    chosen = emit.te(lambda source: indices(places(source)), x, name="top_k")
+    chosen = emit.te(
+        lambda source: ranked_indices(source, shape, axis, (0, k), largest_first=is_largest), x, name="top_k"
+    )
     return relax.Tuple([emit.gather_elements(x, chosen, axis=axis), chosen])
 
 
