@@ -195,7 +195,7 @@ def test_output_padding_beyond_the_strides_is_refused(tmp_path: Path) -> None:
 
     layer = nn.ConvTranspose2d(2, 3, 3, padding=1, output_padding=1, dilation=2).eval()
     path = export(layer, (1, 2, 9, 8), tmp_path / "model.pt2")
-    with pytest.raises(UnsupportedModel, match="transposed, with output_padding of a stride or more, 1 times"):
+    with pytest.raises(UnsupportedModel, match="a transposed convolution with output_padding of a stride or more"):
         tvm_ext.load(path)
 
 
@@ -245,7 +245,7 @@ def test_transposed_convolutions_over_three_axes_are_refused_by_name() -> None:
     torch = pytest.importorskip("torch")
     model = torch_model(torch.nn.ConvTranspose3d(2, 2, 2), [Input(shape=(1, 2, 3, 3, 3))])
     outcome = examined_model(model, "transposed")
-    assert outcome.verdict == "refused" and "over three axes, transposed" in outcome.reason
+    assert outcome.verdict == "refused" and "a transposed convolution over three axes" in outcome.reason
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])

@@ -105,7 +105,7 @@
     "ldmia r1!, {r4, r5, r6}\n\t" TVM_EXT_DSP_BEGIN_3("r10", "r11", "lr", "r0")                                       \
     "sxtb16 r0, r0\n\t" TVM_EXT_DSP_BEGIN_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_3X2_JOINED_CELL("r3")
 
-#define TVM_EXT_DSP_BLOCKS(NAME, FIRST, UNIT, UNIT_BYTES, OTHER_BYTES, FINISH)                                         \
+#define TVM_EXT_DSP_BLOCKS_FUNCTION(NAME, TEXT)                                                                       \
     TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,                    \
                                  const uint32_t *cells, int32_t units, int32_t pairs, int32_t rounding)               \
     {                                                                                                                 \
@@ -115,53 +115,59 @@
         register int32_t r3 __asm__("r3") = units;                                                                    \
         register int32_t r4 __asm__("r4") = rounding;                                                                 \
         register int32_t r12 __asm__("r12") = pairs;                                                                  \
-        __asm__ volatile("push {r7, r11}\n\t"                                                                         \
-                         "ldmia r0, {r8, r9, r10}\n\t"                                                                \
-                         "lsl r5, r3, #3\n\t"                                                                         \
-                         "add r6, r5, #" OTHER_BYTES "\n\t"                                                           \
-                         "mla r7, r12, r6, r2\n\t"                                                                    \
-                         "rsb r6, r3, #1\n\t"                                                                         \
-                         "and r6, r6, #7\n\t"                                                                         \
-                         "movs r0, #" UNIT_BYTES "\n\t"                                                               \
-                         "adr r12, 2f\n\t"                                                                            \
-                         "mla r6, r6, r0, r12\n\t"                                                                    \
-                         "adr r12, 3f\n\t"                                                                            \
-                         "cmp r3, #1\n\t"                                                                             \
-                         "it eq\n\t"                                                                                  \
-                         "moveq r6, r12\n\t"                                                                          \
-                         "orr r6, r6, #1\n\t"                                                                         \
-                         "push {r1, r5, r6, r7}\n\t"                                                                  \
-                         "push {r4}\n\t"                                                                              \
-                         "push {r8, r9, r10}\n"                                                                       \
-                         "1:\n\t"                                                                                     \
-                         "ldrd r7, r10, [r2], #8\n\t"                                                                 \
-                         "ldr r12, [sp, #20]\n\t"                                                                     \
-                         "add r12, r12, r2\n\t" FIRST "ldr pc, [sp, #24]\n\t"                                         \
-                         ".balign 4\n"                                                                                \
-                         "2:\n\t" UNIT UNIT UNIT UNIT UNIT UNIT UNIT UNIT                                             \
-                         TVM_EXT_DSP_SIZED("2b", "8", UNIT_BYTES) "cmp r2, r12\n\t"                                   \
-                         "bne 2b\n\t"                                                                                 \
-                         ".balign 4\n"                                                                                \
-                         "3:\n\t"                                                                                     \
-                         FINISH                                                                                       \
-                         "ldr r1, [sp, #16]\n\t"                                                                      \
-                         "ldr r0, [sp, #28]\n\t"                                                                      \
-                         "stm sp, {r4, r5, r6}\n\t"                                                                   \
-                         "cmp r2, r0\n\t"                                                                             \
-                         "bne 1b\n\t"                                                                                 \
-                         "add sp, sp, #32\n\t"                                                                        \
-                         "pop {r7, r11}\n\t"                                                                          \
+        __asm__ volatile(TEXT                                                                                         \
                          : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r4), "+r"(r12)                                \
                          :                                                                                            \
                          : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
     }
+#define TVM_EXT_DSP_BLOCKS_TEXT(FIRST, UNIT, UNIT_BYTES, OTHER_BYTES, FINISH)                                         \
+    "push {r7, r11}\n\t"                                                                                              \
+    "ldmia r0, {r8, r9, r10}\n\t"                                                                                     \
+    "lsl r5, r3, #3\n\t"                                                                                              \
+    "add r6, r5, #" OTHER_BYTES "\n\t"                                                                                \
+    "mla r7, r12, r6, r2\n\t"                                                                                         \
+    "rsb r6, r3, #1\n\t"                                                                                              \
+    "and r6, r6, #7\n\t"                                                                                              \
+    "movs r0, #" UNIT_BYTES "\n\t"                                                                                    \
+    "adr r12, 2f\n\t"                                                                                                 \
+    "mla r6, r6, r0, r12\n\t"                                                                                         \
+    "adr r12, 3f\n\t"                                                                                                 \
+    "cmp r3, #1\n\t"                                                                                                  \
+    "it eq\n\t"                                                                                                       \
+    "moveq r6, r12\n\t"                                                                                               \
+    "orr r6, r6, #1\n\t"                                                                                              \
+    "push {r1, r5, r6, r7}\n\t"                                                                                       \
+    "push {r4}\n\t"                                                                                                   \
+    "push {r8, r9, r10}\n"                                                                                            \
+    "1:\n\t"                                                                                                          \
+    "ldrd r7, r10, [r2], #8\n\t"                                                                                      \
+    "ldr r12, [sp, #20]\n\t"                                                                                          \
+    "add r12, r12, r2\n\t" FIRST "ldr pc, [sp, #24]\n\t"                                                              \
+    ".balign 4\n"                                                                                                     \
+    "2:\n\t" UNIT UNIT UNIT UNIT UNIT UNIT UNIT UNIT                                                                  \
+    TVM_EXT_DSP_SIZED("2b", "8", UNIT_BYTES) "cmp r2, r12\n\t"                                                        \
+    "bne 2b\n\t"                                                                                                      \
+    ".balign 4\n"                                                                                                     \
+    "3:\n\t"                                                                                                          \
+    FINISH                                                                                                            \
+    "ldr r1, [sp, #16]\n\t"                                                                                           \
+    "ldr r0, [sp, #28]\n\t"                                                                                           \
+    "stm sp, {r4, r5, r6}\n\t"                                                                                        \
+    "cmp r2, r0\n\t"                                                                                                  \
+    "bne 1b\n\t"                                                                                                      \
+    "add sp, sp, #32\n\t"                                                                                             \
+    "pop {r7, r11}\n\t"
 /* OTHER_BYTES: of initial sums and factors of two channels. */
 #define TVM_EXT_DSP_BLOCKS_PLAIN(SUFFIX, OTHER_BYTES, FINISH)                                                         \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##SUFFIX, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT,                   \
-                       TVM_EXT_DSP_3X2_UNIT_BYTES, OTHER_BYTES, FINISH)
+    TVM_EXT_DSP_BLOCKS_FUNCTION(                                                                                      \
+        tvm_ext_dsp_blocks_##SUFFIX,                                                                                  \
+        TVM_EXT_DSP_BLOCKS_TEXT(TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT, TVM_EXT_DSP_3X2_UNIT_BYTES,           \
+                                OTHER_BYTES, FINISH))
 #define TVM_EXT_DSP_BLOCKS_JOINED(SUFFIX, OTHER_BYTES, FINISH)                                                        \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##SUFFIX, TVM_EXT_DSP_BLOCKS_JOINED_FIRST,                           \
-                       TVM_EXT_DSP_3X2_JOINED_UNIT, TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES, OTHER_BYTES, FINISH)
+    TVM_EXT_DSP_BLOCKS_FUNCTION(                                                                                      \
+        tvm_ext_dsp_blocks_joined_##SUFFIX,                                                                           \
+        TVM_EXT_DSP_BLOCKS_TEXT(TVM_EXT_DSP_BLOCKS_JOINED_FIRST, TVM_EXT_DSP_3X2_JOINED_UNIT,                         \
+                                TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES, OTHER_BYTES, FINISH))
 /* All functions of PLAIN and JOINED. SHIFT_B: SHIFT + 8, because sums B are multiplied by 256. */
 #define TVM_EXT_DSP_BLOCKS_ONCE(PLAIN, JOINED, TYPE, SATURATE, SHIFT, SHIFT_B)                                        \
     PLAIN(TYPE##_##SHIFT, "16", TVM_EXT_DSP_FINISH_ONCE("", SATURATE, #SHIFT, "", #SHIFT))                            \

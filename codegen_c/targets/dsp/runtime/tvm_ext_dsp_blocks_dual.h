@@ -42,71 +42,60 @@
 /* On the stack: addresses of elements, rounding, the entry into the loop, cells, the same less what the first iteration
  * leaves out, the bytes of weights that it leaves out, the end of the cells, the end of all weights.
  * BEGIN: widens the first word of weights, if the units do not. */
-#define TVM_EXT_DSP_BLOCKS_DUAL(NAME, BEGIN, UNIT, UNIT_BYTES, OTHER_BYTES, FINISH)                                   \
-    TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,                    \
-                                 const uint32_t *cells, int32_t units, int32_t pairs, int32_t rounding)               \
-    {                                                                                                                 \
-        register uint8_t *const *r0 __asm__("r0") = output;                                                           \
-        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
-        register const int8_t *r2 __asm__("r2") = weights;                                                            \
-        register int32_t r3 __asm__("r3") = units;                                                                    \
-        register int32_t r4 __asm__("r4") = rounding;                                                                 \
-        register int32_t r12 __asm__("r12") = pairs;                                                                  \
-        __asm__ volatile("push {r7, r11}\n\t"                                                                         \
-                         "ldmia r0, {r8, r9, r10}\n\t"                                                                \
-                         "lsl r5, r3, #3\n\t"                                                                         \
-                         "add r6, r5, #" OTHER_BYTES "\n\t"                                                           \
-                         "mla r7, r12, r6, r2\n\t"                                                                    \
-                         "add r5, r5, r5, lsl #1\n\t"                                                                 \
-                         "add r5, r5, r1\n\t"                                                                         \
-                         "push {r5, r7}\n\t"                                                                          \
-                         "rsb r6, r3, #0\n\t"                                                                         \
-                         "and r6, r6, #7\n\t"                                                                         \
-                         "movs r0, #" UNIT_BYTES "\n\t"                                                               \
-                         "adr r12, 2f\n\t"                                                                            \
-                         "mla r0, r6, r0, r12\n\t"                                                                    \
-                         "orr r0, r0, #1\n\t"                                                                         \
-                         "lsl r12, r6, #3\n\t"                                                                        \
-                         "add r6, r12, r12, lsl #1\n\t"                                                               \
-                         "sub r6, r1, r6\n\t"                                                                         \
-                         "push {r0, r1, r6, r12}\n\t"                                                                 \
-                         "push {r4}\n\t"                                                                              \
-                         "push {r8, r9, r10}\n"                                                                       \
-                         "1:\n\t"                                                                                     \
-                         "ldrd r7, r10, [r2], #8\n\t"                                                                 \
-                         "ldr r0, [sp, #20]\n\t"                                                                      \
-                         "ldr r12, [r2]\n\t"                                                                          \
-                         "mov r8, r7\n\t"                                                                             \
-                         "ldrd r4, r5, [r0]\n\t"                                                                      \
-                         "mov r9, r7\n\t"                                                                             \
-                         "ldrd r1, r3, [sp, #24]\n\t"                                                                 \
-                         "mov r11, r10\n\t" BEGIN                                                                     \
-                         "mov lr, r10\n\t"                                                                            \
-                         "sub r2, r2, r3\n\t"                                                                         \
-                         "ldr pc, [sp, #16]\n\t"                                                                      \
-                         ".balign 4\n"                                                                                \
-                         "2:\n\t" UNIT(0) UNIT(1) UNIT(2) UNIT(3) UNIT(4) UNIT(5) UNIT(6) UNIT(7)                     \
-                         TVM_EXT_DSP_SIZED("2b", "8", UNIT_BYTES) "adds r1, #192\n\t"                                 \
-                         "ldr r3, [sp, #32]\n\t"                                                                      \
-                         "adds r2, #64\n\t"                                                                           \
-                         "cmp r1, r3\n\t"                                                                             \
-                         "bne 2b\n\t" FINISH                                                                          \
-                         "ldr r0, [sp, #36]\n\t"                                                                      \
-                         "stm sp, {r4, r5, r6}\n\t"                                                                   \
-                         "cmp r2, r0\n\t"                                                                             \
-                         "bne 1b\n\t"                                                                                 \
-                         "add sp, sp, #40\n\t"                                                                        \
-                         "pop {r7, r11}\n\t"                                                                          \
-                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r4), "+r"(r12)                                \
-                         :                                                                                            \
-                         : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
-    }
+#define TVM_EXT_DSP_DUAL_TEXT(BEGIN, UNIT, UNIT_BYTES, OTHER_BYTES, FINISH)                                           \
+    "push {r7, r11}\n\t"                                                                                              \
+    "ldmia r0, {r8, r9, r10}\n\t"                                                                                     \
+    "lsl r5, r3, #3\n\t"                                                                                              \
+    "add r6, r5, #" OTHER_BYTES "\n\t"                                                                                \
+    "mla r7, r12, r6, r2\n\t"                                                                                         \
+    "add r5, r5, r5, lsl #1\n\t"                                                                                      \
+    "add r5, r5, r1\n\t"                                                                                              \
+    "push {r5, r7}\n\t"                                                                                               \
+    "rsb r6, r3, #0\n\t"                                                                                              \
+    "and r6, r6, #7\n\t"                                                                                              \
+    "movs r0, #" UNIT_BYTES "\n\t"                                                                                    \
+    "adr r12, 2f\n\t"                                                                                                 \
+    "mla r0, r6, r0, r12\n\t"                                                                                         \
+    "orr r0, r0, #1\n\t"                                                                                              \
+    "lsl r12, r6, #3\n\t"                                                                                             \
+    "add r6, r12, r12, lsl #1\n\t"                                                                                    \
+    "sub r6, r1, r6\n\t"                                                                                              \
+    "push {r0, r1, r6, r12}\n\t"                                                                                      \
+    "push {r4}\n\t"                                                                                                   \
+    "push {r8, r9, r10}\n"                                                                                            \
+    "1:\n\t"                                                                                                          \
+    "ldrd r7, r10, [r2], #8\n\t"                                                                                      \
+    "ldr r0, [sp, #20]\n\t"                                                                                           \
+    "ldr r12, [r2]\n\t"                                                                                               \
+    "mov r8, r7\n\t"                                                                                                  \
+    "ldrd r4, r5, [r0]\n\t"                                                                                           \
+    "mov r9, r7\n\t"                                                                                                  \
+    "ldrd r1, r3, [sp, #24]\n\t"                                                                                      \
+    "mov r11, r10\n\t" BEGIN                                                                                          \
+    "mov lr, r10\n\t"                                                                                                 \
+    "sub r2, r2, r3\n\t"                                                                                              \
+    "ldr pc, [sp, #16]\n\t"                                                                                           \
+    ".balign 4\n"                                                                                                     \
+    "2:\n\t" UNIT(0) UNIT(1) UNIT(2) UNIT(3) UNIT(4) UNIT(5) UNIT(6) UNIT(7)                                          \
+    TVM_EXT_DSP_SIZED("2b", "8", UNIT_BYTES) "adds r1, #192\n\t"                                                      \
+    "ldr r3, [sp, #32]\n\t"                                                                                           \
+    "adds r2, #64\n\t"                                                                                                \
+    "cmp r1, r3\n\t"                                                                                                  \
+    "bne 2b\n\t" FINISH                                                                                               \
+    "ldr r0, [sp, #36]\n\t"                                                                                           \
+    "stm sp, {r4, r5, r6}\n\t"                                                                                        \
+    "cmp r2, r0\n\t"                                                                                                  \
+    "bne 1b\n\t"                                                                                                      \
+    "add sp, sp, #40\n\t"                                                                                             \
+    "pop {r7, r11}\n\t"
 #define TVM_EXT_DSP_BLOCKS_DUAL_PLAIN(SUFFIX, OTHER_BYTES, FINISH)                                                    \
-    TVM_EXT_DSP_BLOCKS_DUAL(tvm_ext_dsp_blocks_dual_##SUFFIX, "sxtb16 r0, r12\n\t", TVM_EXT_DSP_DUAL_PLAIN_UNIT,      \
-                            "96", OTHER_BYTES, FINISH)
+    TVM_EXT_DSP_BLOCKS_FUNCTION(                                                                                      \
+        tvm_ext_dsp_blocks_dual_##SUFFIX,                                                                             \
+        TVM_EXT_DSP_DUAL_TEXT("sxtb16 r0, r12\n\t", TVM_EXT_DSP_DUAL_PLAIN_UNIT, "96", OTHER_BYTES, FINISH))
 #define TVM_EXT_DSP_BLOCKS_DUAL_JOINED(SUFFIX, OTHER_BYTES, FINISH)                                                   \
-    TVM_EXT_DSP_BLOCKS_DUAL(tvm_ext_dsp_blocks_dual_joined_##SUFFIX, "", TVM_EXT_DSP_DUAL_JOINED_UNIT, "88",          \
-                            OTHER_BYTES, FINISH)
+    TVM_EXT_DSP_BLOCKS_FUNCTION(                                                                                      \
+        tvm_ext_dsp_blocks_dual_joined_##SUFFIX,                                                                      \
+        TVM_EXT_DSP_DUAL_TEXT("", TVM_EXT_DSP_DUAL_JOINED_UNIT, "88", OTHER_BYTES, FINISH))
 
 TVM_EXT_DSP_BLOCKS_EACH(TVM_EXT_DSP_BLOCKS_DUAL_PLAIN, TVM_EXT_DSP_BLOCKS_DUAL_JOINED)
 

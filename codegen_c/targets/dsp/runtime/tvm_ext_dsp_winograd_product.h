@@ -21,6 +21,21 @@
 
 #if TVM_EXT_DSP
 
+#define TVM_EXT_DSP_WINOGRAD_FUNCTION(NAME, TEXT)                                                                     \
+    TVM_EXT_DSP_SHARED void NAME(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights, int32_t pairs,      \
+                                 const uint32_t *end)                                                                 \
+    {                                                                                                                 \
+        register uint32_t *r0 __asm__("r0") = sums;                                                                   \
+        register const uint32_t *r1 __asm__("r1") = inputs;                                                           \
+        register const uint32_t *r2 __asm__("r2") = weights;                                                          \
+        register int32_t r12 __asm__("r12") = pairs;                                                                  \
+        register const uint32_t *r6 __asm__("r6") = end;                                                              \
+        __asm__ volatile(TEXT                                                                                         \
+                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)                                          \
+                         :                                                                                            \
+                         : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");                                \
+    }
+
 /* Registers: r1 inputs, r2 weights, r12 end of a position's weights, r4 to r6 three tiles, r0 and r3 two channels, r7
  * to r11 and lr accumulators. On the stack: the address at which the loop is entered for the pairs that are left over
  * from groups of eight, the next sums, the bytes of a position's weights, and the end of all weights. r7 and r11 may be
@@ -30,52 +45,41 @@
     TVM_EXT_DSP_WINOGRAD_LOADS TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 
 #define TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "28"
+#define TVM_EXT_DSP_WINOGRAD_4_UNITS                                                                                  \
+    TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
+#define TVM_EXT_DSP_WINOGRAD_UNITS                                                                                    \
+    "2:\n\t" TVM_EXT_DSP_WINOGRAD_4_UNITS TVM_EXT_DSP_WINOGRAD_4_UNITS                                                \
+    TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_WINOGRAD_UNIT_BYTES)
 
 /* Sums all positions of three tiles by two channels. pairs: of input channels, at least 2. end: of the weights. */
-TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
-                                                 int32_t pairs, const uint32_t *end)
-{
-    register uint32_t *r0 __asm__("r0") = sums;
-    register const uint32_t *r1 __asm__("r1") = inputs;
-    register const uint32_t *r2 __asm__("r2") = weights;
-    register int32_t r12 __asm__("r12") = pairs;
-    register const uint32_t *r6 __asm__("r6") = end;
-    __asm__ volatile("push {r7, r11}\n\t"
-                     "lsl r5, r12, #3\n\t"
-                     "rsb r4, r12, #1\n\t"
-                     "and r4, r4, #7\n\t"
-                     "movs r7, #" TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "\n\t"
-                     "adr.w r8, 2f + 1\n\t"
-                     "mla r3, r4, r7, r8\n\t"
-                     "add r12, r2, r5\n\t"
-                     "mov r4, r0\n\t"
-                     "push {r3, r4, r5, r6}\n"
-                     "1:\n\t" TVM_EXT_DSP_WINOGRAD_LOADS "smuad r7, r4, r0\n\t"
-                     "smuad r8, r5, r0\n\t"
-                     "smuad r9, r6, r0\n\t"
-                     "smuad r10, r4, r3\n\t"
-                     "smuad r11, r5, r3\n\t"
-                     "smuad lr, r6, r3\n\t"
-                     "ldr pc, [sp]\n\t"
-                     ".balign 4\n"
-                     "2:\n\t" TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
-                         TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
-                             TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_SIZED(
-                                 "2b", "8", TVM_EXT_DSP_WINOGRAD_UNIT_BYTES) "cmp r2, r12\n\t"
-                                                                             "bne 2b\n\t"
-                                                                             "ldrd r0, r3, [sp, #4]\n\t"
-                                                                             "ldr r4, [sp, #12]\n\t"
-                                                                             "stmia r0!, {r7, r8, r9, r10, r11, lr}\n\t"
-                                                                             "str r0, [sp, #4]\n\t"
-                                                                             "add r12, r12, r3\n\t"
-                                                                             "cmp r2, r4\n\t"
-                                                                             "bne 1b\n\t"
-                                                                             "add sp, sp, #16\n\t"
-                                                                             "pop {r7, r11}\n\t"
-                     : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
-                     :
-                     : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
-}
+TVM_EXT_DSP_WINOGRAD_FUNCTION(tvm_ext_dsp_winograd_3x2, "push {r7, r11}\n\t"
+                                                        "lsl r5, r12, #3\n\t"
+                                                        "rsb r4, r12, #1\n\t"
+                                                        "and r4, r4, #7\n\t"
+                                                        "movs r7, #" TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "\n\t"
+                                                        "adr.w r8, 2f + 1\n\t"
+                                                        "mla r3, r4, r7, r8\n\t"
+                                                        "add r12, r2, r5\n\t"
+                                                        "mov r4, r0\n\t"
+                                                        "push {r3, r4, r5, r6}\n"
+                                                        "1:\n\t" TVM_EXT_DSP_WINOGRAD_LOADS "smuad r7, r4, r0\n\t"
+                                                        "smuad r8, r5, r0\n\t"
+                                                        "smuad r9, r6, r0\n\t"
+                                                        "smuad r10, r4, r3\n\t"
+                                                        "smuad r11, r5, r3\n\t"
+                                                        "smuad lr, r6, r3\n\t"
+                                                        "ldr pc, [sp]\n\t"
+                                                        ".balign 4\n" TVM_EXT_DSP_WINOGRAD_UNITS "cmp r2, r12\n\t"
+                                                        "bne 2b\n\t"
+                                                        "ldrd r0, r3, [sp, #4]\n\t"
+                                                        "ldr r4, [sp, #12]\n\t"
+                                                        "stmia r0!, {r7, r8, r9, r10, r11, lr}\n\t"
+                                                        "str r0, [sp, #4]\n\t"
+                                                        "add r12, r12, r3\n\t"
+                                                        "cmp r2, r4\n\t"
+                                                        "bne 1b\n\t"
+                                                        "add sp, sp, #16\n\t"
+                                                        "pop {r7, r11}\n\t")
 
 /* For cores that start two instructions in a cycle: six products of a pair of channels take six cycles. The first
  * weight and the first two inputs of the next pair are read ahead into r0, r4 and r5, also after the last pair: then
@@ -95,58 +99,47 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
 
 /* On the stack: the next sums, the entry into the loop, the bytes of inputs and of weights that the first iteration
  * leaves out, the bytes of a position's weights, and the end of all weights. */
-TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2_dual(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
-                                                      int32_t pairs, const uint32_t *end)
-{
-    register uint32_t *r0 __asm__("r0") = sums;
-    register const uint32_t *r1 __asm__("r1") = inputs;
-    register const uint32_t *r2 __asm__("r2") = weights;
-    register int32_t r12 __asm__("r12") = pairs;
-    register const uint32_t *r6 __asm__("r6") = end;
-    __asm__ volatile("push {r7, r11}\n\t"
-                     "lsl r5, r12, #3\n\t"
-                     "push {r5, r6}\n\t"
-                     "rsb r4, r12, #0\n\t"
-                     "and r4, r4, #7\n\t"
-                     "movs r7, #" TVM_EXT_DSP_WINOGRAD_DUAL_UNIT_BYTES "\n\t"
-                     "adr.w r8, 2f + 1\n\t"
-                     "mla r3, r4, r7, r8\n\t"
-                     "add r12, r2, r5\n\t"
-                     "lsl r5, r4, #3\n\t"
-                     "add r4, r5, r4, lsl #2\n\t"
-                     "push {r4, r5}\n\t"
-                     "push {r0, r3}\n\t"
-                     "ldr r0, [r2]\n\t"
-                     "ldrd r4, r5, [r1]\n"
-                     "1:\n\t"
-                     "ldrd r3, r6, [sp, #8]\n\t"
-                     "mov.w r7, #0\n\t"
-                     "mov.w r8, #0\n\t"
-                     "mov.w r9, #0\n\t"
-                     "mov.w r10, #0\n\t"
-                     "mov.w r11, #0\n\t"
-                     "mov.w lr, #0\n\t"
-                     "subs r1, r1, r3\n\t"
-                     "subs r2, r2, r6\n\t"
-                     "ldr pc, [sp, #4]\n\t"
-                     ".balign 4\n" TVM_EXT_DSP_WINOGRAD_DUAL_UNITS "adds r2, #64\n\t"
-                     "adds r1, #96\n\t"
-                     "cmp r2, r12\n\t"
-                     "bne 2b\n\t"
-                     "ldr r3, [sp]\n\t"
-                     "ldr r6, [sp, #20]\n\t"
-                     "stmia r3!, {r7, r8, r9, r10, r11, lr}\n\t"
-                     "cmp r2, r6\n\t"
-                     "ldr r6, [sp, #16]\n\t"
-                     "str r3, [sp]\n\t"
-                     "add r12, r12, r6\n\t"
-                     "bne 1b\n\t"
-                     "add sp, sp, #24\n\t"
-                     "pop {r7, r11}\n\t"
-                     : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
-                     :
-                     : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
-}
+TVM_EXT_DSP_WINOGRAD_FUNCTION(tvm_ext_dsp_winograd_3x2_dual,
+                              "push {r7, r11}\n\t"
+                              "lsl r5, r12, #3\n\t"
+                              "push {r5, r6}\n\t"
+                              "rsb r4, r12, #0\n\t"
+                              "and r4, r4, #7\n\t"
+                              "movs r7, #" TVM_EXT_DSP_WINOGRAD_DUAL_UNIT_BYTES "\n\t"
+                              "adr.w r8, 2f + 1\n\t"
+                              "mla r3, r4, r7, r8\n\t"
+                              "add r12, r2, r5\n\t"
+                              "lsl r5, r4, #3\n\t"
+                              "add r4, r5, r4, lsl #2\n\t"
+                              "push {r4, r5}\n\t"
+                              "push {r0, r3}\n\t"
+                              "ldr r0, [r2]\n\t"
+                              "ldrd r4, r5, [r1]\n"
+                              "1:\n\t"
+                              "ldrd r3, r6, [sp, #8]\n\t"
+                              "mov.w r7, #0\n\t"
+                              "mov.w r8, #0\n\t"
+                              "mov.w r9, #0\n\t"
+                              "mov.w r10, #0\n\t"
+                              "mov.w r11, #0\n\t"
+                              "mov.w lr, #0\n\t"
+                              "subs r1, r1, r3\n\t"
+                              "subs r2, r2, r6\n\t"
+                              "ldr pc, [sp, #4]\n\t"
+                              ".balign 4\n" TVM_EXT_DSP_WINOGRAD_DUAL_UNITS "adds r2, #64\n\t"
+                              "adds r1, #96\n\t"
+                              "cmp r2, r12\n\t"
+                              "bne 2b\n\t"
+                              "ldr r3, [sp]\n\t"
+                              "ldr r6, [sp, #20]\n\t"
+                              "stmia r3!, {r7, r8, r9, r10, r11, lr}\n\t"
+                              "cmp r2, r6\n\t"
+                              "ldr r6, [sp, #16]\n\t"
+                              "str r3, [sp]\n\t"
+                              "add r12, r12, r6\n\t"
+                              "bne 1b\n\t"
+                              "add sp, sp, #24\n\t"
+                              "pop {r7, r11}\n\t")
 
 /* Combines a column of positions, from sums %8 on, into the row sums: A of the upper outputs, D of the lower ones. */
 #define TVM_EXT_DSP_WINOGRAD_COLUMN(J, A, D, BIAS)                                                                    \
