@@ -76,6 +76,14 @@ def test_rows_that_stay_from_strip_to_strip(channels: int, window: Window, out: 
     assert_c_equals_reference([operator], [[x]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
+def test_rows_narrower_than_their_phases() -> None:
+    """A phase without a column has no code, not even of one that does nothing."""
+    windows = (Window(kernel=(1, 1), dilation=(1, 2)), Window(kernel=(2, 2), dilation=(1, 5)))
+    operators = [tall(4, window, rows=3, columns=6, out=(2, 1)) for window in windows]
+    inputs = [[elements(operator.inputs[0], 3)] for operator in operators]
+    assert_c_equals_reference(operators, inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
+
+
 def in_groups(depth: int, channels: int, window: Window, out: tuple[int, int]) -> QConv2d:
     """8 input channels in groups of `depth` of them, each with as many output channels as given."""
     groups = 8 // depth

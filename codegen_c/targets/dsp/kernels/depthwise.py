@@ -417,7 +417,7 @@ class Channel:
         phases = self.operator.window.dilation[1]
         longer = columns % phases  # phases with one more column than the others
         row: list[str] = []
-        for begin, end in ((0, longer), (longer, phases)):
+        for begin, end in ((0, longer), (longer, min(phases, columns))):  # narrow rows have columns in a few phases
             phase = self._columns(-(-(columns - begin) // phases), is_phase=phases > 1)
             if begin < end:
                 row += phase if phases == 1 else ["{", block(over("p", begin, end, phase)), "}"]
