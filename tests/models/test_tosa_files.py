@@ -103,6 +103,21 @@ def test_moves_pools_and_reductions() -> None:
     assert np.array_equal(found["y"], pooled.reshape(2, 4).T.max(0, keepdims=True).astype(np.int8))
 
 
+@pytest.mark.parametrize(("rows", "refused"), [(-1, False), (3, False), (-2, True), (4, True)])
+def test_a_slice_of_an_open_axis_takes_all_that_follows(rows: int, refused: bool) -> None:
+    """Arm's converter writes -1 for the batch of a file whose batch is open."""
+    tensors = {"x": ("int32", (4, 2), None), "y": ("int32", (3, 1), None)}
+    operator = Operator(name="SLICE", inputs=["x", "begin", "size"], output="y")
+    text = tosa_file(tensors, [operator], ["x"], ["y"], shapes={"begin": [1, 0], "size": [rows, 1]})
+    if refused:
+        with pytest.raises(UnsupportedModel, match="it reads outside of its input"):
+            load(text)
+        return
+    x = np.arange(8, dtype=np.int32).reshape(4, 2)
+    (found,) = run_module(load(text), [{"x": x}])
+    np.testing.assert_array_equal(found["y"], x[1:, :1])
+
+
 def _single(operator: str, type_name: str = "int32") -> bytes:
     tensors = {"x": (type_name, (2, 3), None), "y": (type_name, (2, 3), None)}
     return tosa_file(tensors, [Operator(name=operator, inputs=["x"], output="y")], ["x"], ["y"])

@@ -255,8 +255,12 @@ def _slice(layer: Layer) -> relax.Expr:
     begin, size = layer.numbers(1, "begin"), layer.numbers(2, "size")
     if not begin:
         return layer.values[0]
-    end = [first + count for first, count in zip(begin, size, strict=True)]
-    if any(a < 0 or b > extent for a, b, extent in zip(begin, end, static_shape(layer.values[0]), strict=True)):
+    # Converters write -1 for the size of an axis that the model leaves open: all that follows.
+    end = [
+        extent if count == -1 else first + count
+        for first, count, extent in zip(begin, size, static_shape(layer.values[0]), strict=True)
+    ]
+    if any(not 0 <= a <= b <= extent for a, b, extent in zip(begin, end, static_shape(layer.values[0]), strict=True)):
         raise Refused("it reads outside of its input")
     return relax.op.strided_slice(layer.values[0], list(range(len(begin))), begin, end)
 
