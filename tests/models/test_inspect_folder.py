@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(refused, inner).rename(inner / "refused.onnx")
     (folder / "bad.tflite").write_bytes(b"no model")
     (folder / "bad.tosa").write_bytes(b"no model")
+    (folder / "bad.mlir").write_bytes(b"no model")
     (folder / "notes.txt").write_text("no model")
     return folder
 
@@ -39,7 +40,7 @@ def told(*arguments: object) -> str:
 
 def test_the_table_has_a_row_for_each_file(folder: Path) -> None:
     rows = {row["file"]: row for row in json.loads(told(folder, "--json"))}
-    assert [*rows] == ["bad.tflite", "bad.tosa", "good.onnx", "inner/refused.onnx"]
+    assert [*rows] == ["bad.mlir", "bad.tflite", "bad.tosa", "good.onnx", "inner/refused.onnx"]
     good, bad, refused = rows["good.onnx"], rows["bad.tflite"], rows["inner/refused.onnx"]
     assert good["compiles"] and good["error"] is None and good["operators"]
     assert good["ram_bytes"] > 0 and good["flash_bytes"] > 0 and good["kernel_macs_share"] == 1.0
@@ -52,12 +53,12 @@ def test_the_table_has_a_row_for_each_file(folder: Path) -> None:
 def test_the_table_as_csv(folder: Path) -> None:
     rows = [*csv.DictReader(io.StringIO(told(folder, "--csv")))]
     assert [*rows[0]] == [*COLUMNS]
-    assert [row["compiles"] for row in rows] == ["False", "False", "True", "False"]
+    assert [row["compiles"] for row in rows] == ["False", "False", "False", "True", "False"]
 
 
 def test_a_file_that_takes_too_long(folder: Path) -> None:
     rows = json.loads(told(folder, "--json", "--seconds", "0.001"))
-    assert [row["error"] for row in rows] == ["ChildExpired"] * 4
+    assert [row["error"] for row in rows] == ["ChildExpired"] * 5
 
 
 def test_what_needs_a_single_model(folder: Path, tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def compile_command(
         Path | None,
         typer.Argument(
             metavar="MODEL",
-            help="A model: .onnx, .tflite, .tosa or .pt2; or a folder with a tvm_ext.toml, the current one by default.",
+            help="A model: .onnx, .tflite, .tosa, .mlir or .pt2; or a folder with a tvm_ext.toml, by default the "
+            "current one.",
         ),
     ] = None,
     platform: OnPlatformOrProject = None,
@@ -221,7 +222,7 @@ _OF_PACKAGES = ("verify", "name", "image", "hooks", "tune")
 
 @with_options(entry for name, entry in OPTIONS.items() if name not in _OF_PACKAGES)
 def estimate_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa or .pt2.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa, .mlir or .pt2.")],
     platform: OnPlatform,
     options: Mapping[str, Any],
     shape: Shape = None,
@@ -285,7 +286,7 @@ def _best_rows(found: tvm_ext.Estimate) -> list[tuple[str, str]]:
 
 
 def pareto_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa or .pt2.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa, .mlir or .pt2.")],
     platform: OnPlatform,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")],
     shape: Shape = None,
@@ -435,7 +436,7 @@ def _asked(models: list[str], platforms: list[str]) -> _Asked:
 def inspect_command(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .tosa, .pt2), or a folder of models."),
+        typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .tosa, .mlir, .pt2), or a folder of models."),
     ],
     shape: Shape = None,
     bind: Bind = None,

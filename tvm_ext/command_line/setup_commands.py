@@ -32,7 +32,7 @@ _BOARD = "board.toml"
 
 def init_command(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa or .pt2; it is copied.")
+        Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa, .mlir or .pt2; it is copied.")
     ],
     platform: OnPlatform,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="New folder for the project.")],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +24,11 @@ from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.quiet import quiet
 
 _FOLDER = TemporaryDirectory(prefix="tvm_ext_models_")
+_MLIR = re.compile(rb'\s*(?:module\b|func\.func\b|"builtin\.module"|//|[#!]\w+ *=)')
 _MOST_PROTO_BYTES = (1 << 31) - 1
 
 TAKEN = (
-    "the path of an .onnx, .tflite, .tosa or .pt2 file (str or os.PathLike), its bytes, an onnx.ModelProto, a "
+    "the path of an .onnx, .tflite, .tosa, .mlir or .pt2 file (str or os.PathLike), its bytes, an onnx.ModelProto, a "
     "torch.export.ExportedProgram, a torch.nn.Module with example_inputs, or a Relax IRModule"
 )
 """Sources of models, as errors list them."""
@@ -91,18 +93,20 @@ def _suffix(data: bytes) -> str:
     Flatbuffers and zip archives have marks; protobuf, which ONNX uses, has none.
     """
     if not data:
-        raise BadModel("the bytes given are empty (0 B); give those of an .onnx, .tflite, .tosa or .pt2 file.")
+        raise BadModel("the bytes given are empty (0 B); give those of an .onnx, .tflite, .tosa, .mlir or .pt2 file.")
     if data[4:8] == b"TFL3":
         return ".tflite"
     if data[4:8] == b"TOSA":
         return ".tosa"
     if data[:4] == b"PK\x03\x04":
         return ".pt2"
+    if _MLIR.match(data):
+        return ".mlir"
     if data[0] >> 3 in range(1, 26) and data[0] & 7 in (0, 2):  # a plausible first field of ModelProto
         return ".onnx"
     raise BadModel(
         f"the {len(data)} bytes given begin with {data[:8].hex(' ')}: that is neither ONNX, nor TensorFlow Lite (TFL3 "
-        "at byte 4), nor TOSA (TOSA at byte 4), nor a .pt2 archive (PK)."
+        "at byte 4), nor TOSA (TOSA at byte 4, or MLIR text), nor a .pt2 archive (PK)."
     )
 
 

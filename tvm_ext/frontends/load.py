@@ -51,6 +51,7 @@ _READERS = {
     ".tflite": ("tflite", "tvm_ext.frontends.tflite.load_tflite", "load_tflite"),
     ".pt2": ("torch", "tvm_ext.frontends.pytorch.load_torch", "load_torch"),
     ".tosa": ("tosa", "tvm_ext.frontends.tosa.load_tosa", "load_tosa"),
+    ".mlir": ("tosa", "tvm_ext.frontends.tosa.load_tosa", "load_tosa"),
 }
 """Format and reader by suffix. A reader is imported at its first use, because it imports its format's libraries."""
 
@@ -75,8 +76,8 @@ def load(
 ) -> tvm.IRModule:
     """Return a module whose `main` is a pure dataflow block with constant weights and static shapes.
 
-    source: path of an .onnx, .tflite, .tosa or .pt2 file, or its bytes, whose format follows from their content; an
-    onnx.ModelProto, a torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. The
+    source: path of an .onnx, .tflite, .tosa, .mlir or .pt2 file, or its bytes, whose format follows from their content;
+    an onnx.ModelProto, a torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. The
     library of an object writes it as a file, which is then read like other files.
     example_inputs: for a torch.nn.Module, which is exported with them: arrays or tensors, one per argument of
     `forward`, or a single one.

@@ -21,7 +21,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.report.cells import FoldingTable, escape, number
 
-SUFFIXES = (".onnx", ".pt2", ".tflite", ".tosa")
+SUFFIXES = (".mlir", ".onnx", ".pt2", ".tflite", ".tosa")
 COLUMNS = (
     "file", "format", "compiles", "reason", "error", "ram_bytes", "flash_bytes", "macs", "kernel_macs_share", "seconds",
     "operators",

@@ -1,4 +1,4 @@
-"""Load a .tosa file as a static Relax module: read the file, and convert its operators one after the other."""
+"""Load a .tosa file, or its MLIR text, as a static Relax module: read it, and convert one operator after the other."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tvm_ext.frontends.tosa import elements, layers
 from tvm_ext.frontends.tosa.elements import LARGEST_ELEMENT, Elements
 from tvm_ext.frontends.tosa.quantized_layers import QuantizedLayer, find_layers
 from tvm_ext.frontends.tosa.read_file import TosaGraph, TosaNode, TosaTensor, read_tosa
+from tvm_ext.frontends.tosa.read_text import read_tosa_text
 
 WAY_OUT = (
     "What can be compiled is the integer profile of TOSA 1.0. Other operators need another format of the model: "
@@ -36,7 +37,7 @@ _CONSTANTS = ("CONST", "CONST_SHAPE")
 
 def load_tosa(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Load a file. Raises BadModel, BadOptions for `shapes` that do not fit, and UnsupportedModel."""
-    graph = read_tosa(path, limits)
+    graph = (read_tosa_text if path.suffix.lower() == ".mlir" else read_tosa)(path, limits)
     check_names(path, graph)
     declared = [DeclaredInput(name=name, dims=graph.tensors[name].shape) for name in graph.inputs]
     fixed = fix_shapes(declared, shapes)
