@@ -1,4 +1,4 @@
-"""Lower LayerNorm and RMSNorm over the last axis, float and quantized, to operators."""
+"""Lower normalizations to operators: LayerNorm and RMSNorm over the last axis, and quantized groups of channels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from codegen_c.composites.chains import QuantizedChain
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.operators.kinds import Normalize, QNormalize
+from codegen_c.operators.kinds import Normalize, QGroupNormalize, QNormalize
 
 
 def normalize_operator(chain: QuantizedChain, anchor: Call) -> tuple[QNormalize, tuple[int, ...]] | NoMatch:
@@ -20,6 +20,26 @@ def normalize_operator(chain: QuantizedChain, anchor: Call) -> tuple[QNormalize,
     operator = QNormalize(
         inputs=chain.inputs, outputs=(chain.output,), weight=weight, bias=bias, epsilon=float(anchor.attrs.epsilon),
         is_centered=_is_centered(anchor), low=chain.low, high=chain.high,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def group_operator(chain: QuantizedChain, anchor: Call) -> tuple[QGroupNormalize, tuple[int, ...]] | NoMatch:
+    """Return the quantized normalization of groups of channels over all pixels, with constant weights and biases."""
+    if len(chain.body) != 1 or chain.rounding != "onnx" or chain.parameter(anchor.operands[0]) is None:
+        return NoMatch("more than a clamp follows it")
+    attrs, rank = anchor.attrs, len(chain.output.shape)
+    channel_axis = int(attrs.channel_axis) % rank
+    pixels = {int(axis) % rank for axis in attrs.axes} - {channel_axis}
+    weight, bias = (value.array for value in anchor.operands[1:3])
+    if channel_axis not in (1, rank - 1) or pixels != set(range(1, rank)) - {channel_axis}:
+        return NoMatch("is not a normalization of groups of channels over all pixels")
+    if weight is None or bias is None:
+        return NoMatch("its weights are not constant")
+    operator = QGroupNormalize(
+        inputs=chain.inputs, outputs=(chain.output,), weight=np.asarray(weight, np.float32).reshape(-1),
+        bias=np.asarray(bias, np.float32).reshape(-1), epsilon=float(attrs.epsilon), groups=int(attrs.num_groups),
+        channel_axis=channel_axis, low=chain.low, high=chain.high,
     )  # fmt: skip
     return operator, (0,)
 

@@ -15,7 +15,7 @@ from codegen_c.composites.chains import INTEGERS, Dequantized, QuantizedChain, q
 from codegen_c.composites.constant_channels import plain_constant_channels
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
-from codegen_c.composites.normalization import normalize_operator
+from codegen_c.composites.normalization import group_operator, normalize_operator
 from codegen_c.composites.products import product_operator
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
@@ -292,6 +292,7 @@ _ANCHORS = {
     "nn.softmax": _softmax,
     "nn.layer_norm": normalize_operator,
     "nn.rms_norm": normalize_operator,
+    "nn.group_norm": group_operator,
 }
 
 

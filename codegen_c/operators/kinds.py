@@ -424,6 +424,22 @@ class QNormalize(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QGroupNormalize(Operator):
+    """GroupNorm or InstanceNorm of a QDQ tensor: each image's channels are normalized in `groups` runs of equal size.
+
+    weight, bias: float32[C]. channel_axis: 1 or the last axis; the batch is axis 0, and all other axes are pixels.
+    """
+
+    weight: Array
+    bias: Array
+    epsilon: float
+    groups: int
+    channel_axis: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QAffine(Operator):
     """QDQ tensor times `factors`, plus `addends`, for position embeddings, masks and cosines of rotary embeddings.
 

@@ -53,13 +53,15 @@ TVM_EXT_INLINE int32_t tvm_ext_bit_length(uint64_t value)
 #endif
 }
 
-/* Returns the factor from the sums of a vector: 2^46 / sqrt(m) by Newton's method; m is the highest 31 or 32 bits. */
-TVM_EXT_INLINE tvm_ext_normalize_factor tvm_ext_normalize_root(const tvm_ext_normalize_layer *layer, int64_t total,
-                                                               int64_t squares)
+/* An inverse root of m, the highest 31 or 32 bits of a number, and the even right shift that gives m. */
+typedef struct {
+    uint32_t root;
+    int32_t shift;
+} tvm_ext_inverse_root;
+
+/* Returns 2^46 / sqrt(m) of a number above 0 by Newton's method. */
+TVM_EXT_INLINE tvm_ext_inverse_root tvm_ext_inverse_root_of(uint64_t value)
 {
-    const uint64_t exact =
-        ((uint64_t)((layer->length * squares) - (total * total)) << layer->fraction) + (uint64_t)layer->epsilon;
-    const uint64_t value = exact > 0 ? exact : 1;
     const int32_t bits = tvm_ext_bit_length(value);
     const int32_t shift = ((bits - 31) >> 1) * 2;
     const uint32_t mantissa = (uint32_t)(shift > 0 ? value >> shift : value << -shift);
@@ -70,8 +72,19 @@ TVM_EXT_INLINE tvm_ext_normalize_factor tvm_ext_normalize_root(const tvm_ext_nor
         const uint64_t next = ((uint64_t)root * error) >> 29;
         root = next < 0x7fffffffu ? (uint32_t)next : 0x7fffffffu;
     }
-    const int32_t left = 32 + layer->quotient - 46 - ((shift - layer->fraction) >> 1);
-    const tvm_ext_normalize_factor factor = {(int32_t)root, left < 31 ? left : 31};
+    const tvm_ext_inverse_root result = {root, shift};
+    return result;
+}
+
+/* Returns the factor from the sums of a vector. */
+TVM_EXT_INLINE tvm_ext_normalize_factor tvm_ext_normalize_root(const tvm_ext_normalize_layer *layer, int64_t total,
+                                                               int64_t squares)
+{
+    const uint64_t exact =
+        ((uint64_t)((layer->length * squares) - (total * total)) << layer->fraction) + (uint64_t)layer->epsilon;
+    const tvm_ext_inverse_root inverse = tvm_ext_inverse_root_of(exact > 0 ? exact : 1);
+    const int32_t left = 32 + layer->quotient - 46 - ((inverse.shift - layer->fraction) >> 1);
+    const tvm_ext_normalize_factor factor = {(int32_t)inverse.root, left < 31 ? left : 31};
     return factor;
 }
 

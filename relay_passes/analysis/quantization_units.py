@@ -5,8 +5,9 @@ what lies between a dequantize and a quantize is one operator, if the backend ac
 
 linear    conv2d, its transpose, or matmul by a constant matrix; with the added bias, and relu and clip after it
 compute   an operator that reads a neighbourhood, two combined activations, or a chain of element-wise
-          operators on one activation; with relu and clip after two combined activations; with a number that
-          scales a product of two activations; with a mask ahead of a softmax; PReLU with slopes of channels
+          operators on one activation; with relu and clip after two combined activations or normalized groups
+          of channels; with a number that scales a product of two activations; with a mask ahead of a softmax;
+          PReLU with slopes of channels
 recurrent a standard layer of LSTM, GRU or RNN, all steps; its result is a tuple
 part      an element of the tuple of a recurrent unit
 move      the same numbers in other positions; the result has the parameters of the inputs
@@ -146,6 +147,9 @@ class _Grouping:
             moved = binding.value.args[:1] if name == "relax.take" else [binding.value]  # the indices are constant
             whole = all(array_of(leaf) is None for value in moved for leaf in operands(value))
             return _plain("move" if whole else "float", [binding])
+        if name == "relax.nn.group_norm":
+            clamps = self._clamps(binding)
+            return _plain("compute", [binding, *clamps], clamps=len(clamps))
         if name in _ANCHORS or _interpolates(binding.value):
             return _plain("compute", [binding, *self._scale(binding)])
         if name not in self.elementwise:

@@ -238,6 +238,21 @@ def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     return relax.op.mean(operands[call.args[0]], axis=[1, 2], keepdims=call.attrs.keepdims)
 
 
+def _group_norm(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """Rewrite a normalization of groups of channels over rows and columns. Its weights are vectors in both layouts."""
+    attrs = call.attrs
+    data, *vectors = call.args
+    axes = sorted(int(axis) % 4 for axis in attrs.axes)
+    if not is_image(data) or int(attrs.channel_axis) % 4 != 1 or axes not in ([2, 3], [1, 2, 3]):
+        return None
+    if any(array_of(vector) is None for vector in vectors):
+        return None
+    return relax.op.nn.group_norm(
+        operands[data], *vectors, num_groups=int(attrs.num_groups), channel_axis=3, axes=[1, 2],
+        epsilon=float(attrs.epsilon), center=bool(attrs.center), scale=bool(attrs.scale),
+    )  # fmt: skip
+
+
 def _reshape(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     """Rewrite a reshape from an image to another rank.
 
@@ -265,6 +280,7 @@ RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
     "relax.strided_slice": _strided_slice,
     "relax.take": _take,
     "relax.mean": _mean,
+    "relax.nn.group_norm": _group_norm,
     "relax.reshape": _reshape,
     **dict.fromkeys(
         (

@@ -45,11 +45,12 @@ ANCHORS = frozenset(
     for name in (
         "nn.conv2d nn.conv1d nn.conv3d nn.conv2d_transpose nn.conv1d_transpose matmul nn.max_pool2d "
         "nn.avg_pool2d nn.adaptive_avg_pool2d nn.softmax nn.log_softmax mean sum max min image.resize2d "
-        "concat nn.layer_norm nn.rms_norm einsum"
+        "concat nn.layer_norm nn.rms_norm nn.group_norm einsum"
     ).split()
 )
-# A concat alone copies whole contiguous ranges. Operators that follow it run over its result in place.
-FUSING = ANCHORS - {"relax.concat"}
+# A concat alone copies whole contiguous ranges. Operators that follow it run over its result in place. Float groups of
+# channels have no kernel that could apply other operators.
+FUSING = ANCHORS - {"relax.concat", "relax.nn.group_norm"}
 PRODUCTS = frozenset({"relax.nn.conv2d", "relax.matmul"})
 MAX_CHAIN = 12
 

@@ -26,6 +26,8 @@ from codegen_c.operators.kinds import (
     QConv2d,
     QConv2dTranspose,
     QDense,
+    QDivide,
+    QGroupNormalize,
     QInterpolate,
     QLstm,
     QMaskedSoftmax,
@@ -33,6 +35,7 @@ from codegen_c.operators.kinds import (
     QMean,
     QNormalize,
     QPool2d,
+    QPrelu,
     TensorType,
     Window,
 )
@@ -74,6 +77,12 @@ OPERATORS: tuple[Operator, ...] = (
         inputs=(IMAGE,), outputs=(IMAGE,), weight=np.ones(2, np.float32), bias=np.zeros(2, np.float32), epsilon=1e-5,
         is_centered=True, **FULL,
     ),
+    QGroupNormalize(
+        inputs=(IMAGE,), outputs=(IMAGE,), weight=np.ones(2, np.float32), bias=np.zeros(2, np.float32), epsilon=1e-5,
+        groups=2, channel_axis=3, **FULL,
+    ),
+    QDivide(inputs=(IMAGE, IMAGE), outputs=(IMAGE,), **FULL),
+    QPrelu(inputs=(IMAGE,), outputs=(IMAGE,), slopes=np.array([0.2, 0.3], np.float32), **FULL),
     QAffine(inputs=(IMAGE,), outputs=(IMAGE,), factors=np.array([2.0, -1.0]), addends=np.array([0.5, 9.0]), **FULL),
     *(
         QConstantBinary(

@@ -202,3 +202,29 @@ def test_a_decoder_is_integers_throughout(tmp_path: Path) -> None:
     left = [node for operation in package.report["float_operations"] for node in operation["source_nodes"]]
     assert not {"grouped", "plain"} & {*left}
     assert package.report["verify"]["host"]["passed"]
+
+
+def test_normalizations_of_channels_are_integers(tmp_path: Path) -> None:
+    """InstanceNorm with the ReLU after it, GroupNorm, and InstanceNorm of a sequence."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w0"], ["c"], pads=[1, 1, 1, 1]),
+        node("InstanceNormalization", ["c", "s0", "b0"], ["i"], name="instances"),
+        node("Relu", ["i"], ["r"]),
+        node("Conv", ["r", "w1"], ["d"]),
+        node("GroupNormalization", ["d", "s1", "b1"], ["g"], num_groups=2, name="groups"),
+        node("Reshape", ["g", "shape"], ["q"]),
+        node("InstanceNormalization", ["q", "s2", "b2"], ["y"], name="rows"),
+    ]
+    constants = {
+        "w0": weights(6, 3, 3, 3), "w1": weights(4, 6, 1, 1), "shape": np.array([1, 8, 32], np.int64),
+        **{f"{name}{i}": weights(n, seed=i) for i, n in enumerate((6, 4, 8)) for name in "sb"},
+    }  # fmt: skip
+    module = tvm_ext.load(
+        saved(model_of(nodes, {"x": (1, 3, 8, 8)}, ["y"], constants, opset=21, ir_version=10), tmp_path)
+    )
+    samples = {"x": np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)}
+    package = tvm_ext.build(module, "host", tmp_path / "out", INT8, calibration=samples)
+    assert [step["kernel"] for step in package.report["steps"]].count("qgroup_normalize_i8") == 3
+    assert not package.report["float_operations"] and package.report["verify"]["host"]["passed"]
+    assert not any("unary" in step["kernel"] for step in package.report["steps"])

@@ -72,6 +72,7 @@ from relay_passes.simplify.note_port_layouts import NotePortLayouts
 from relay_passes.simplify.note_port_scales import NotePortScales
 from relay_passes.simplify.orient_sequences import OrientSequences, TimeAxis
 from relay_passes.simplify.recognize_dynamic_layers import RecognizeDynamicLayers
+from relay_passes.simplify.recognize_group_norms import RecognizeGroupNorms
 from relay_passes.simplify.recognize_leaks import RecognizeLeaks
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
 from relay_passes.simplify.share_matrices import ShareMatrices
@@ -141,7 +142,7 @@ def ahead_of_quantizing() -> list[tvm.transform.Pass]:
     """Return the passes that rewrite a float module ahead of its quantization."""
     return [
         FoldConstants(), TurnTransposed(), FoldBatchNorm(is_transform), FoldPads(), JoinWrites(), OrientSequences(),
-        *attention(), TurnProducts(),
+        *attention(), RecognizeGroupNorms(), TurnProducts(),
     ]  # fmt: skip
 
 
