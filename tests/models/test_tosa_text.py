@@ -18,6 +18,7 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.frontends.load import load
 from tvm_ext.frontends.tosa.read_file import TosaGraph, TosaNode, read_tosa
 from tvm_ext.frontends.tosa.read_text import read_tosa_text
+from tvm_ext.verification.reference_runtimes.tosa_runtime import run_reference
 
 _NAMES = {"bool": "i1", "int4": "i4", "int8": "i8", "int16": "i16", "int32": "i32", "int48": "i48", "float32": "f32"}
 
@@ -285,6 +286,11 @@ def test_bytes_in_memory_are_known_by_their_content() -> None:
     commented = b"// a comment\nmodule {\n" + text.encode() + b"}"
     bodies = [load(data)["main"].script() for data in (text.encode(), commented)]
     assert bodies[0] == bodies[1]
+
+
+def test_the_reference_model_refuses_text_with_a_way_out() -> None:
+    with pytest.raises(BadModel, match=r"reads \.tosa files only; write one with tosa-opt --tosa-serialize"):
+        run_reference("m.mlir", "", Limits().to_json(), [], [])
 
 
 def test_damaged_text_raises_only_errors_of_ours(tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
 ) -> dict[str, Any]:
     """Return the outputs by sample; the reference model shows no inner tensors. Raises BadModel."""
-    import tosa_reference_model  # pyright: ignore[reportMissingImports]
-
     if Path(path).suffix.lower() == ".mlir":
         raise BadModel(
             f"{path}: the reference model reads .tosa files only; write one with tosa-opt --tosa-serialize, "
             "and compile it."
         )
+    import tosa_reference_model  # pyright: ignore[reportMissingImports]
+
     graph = read_tosa(Path(path), Limits.from_json(limits))
     data = Path(path).read_bytes()
     if graph.sha256 != sha256:
