@@ -87,3 +87,13 @@ def test_what_does_not_fit_is_refused(change: dict[str, float]) -> None:
     assert refusal is not None and "2^28 steps" in refusal.reason
     too_long = qnormalize.KERNEL.refuses(normalization(4097), HOST)
     assert too_long is not None and "2 to 4096" in too_long.reason
+
+
+def test_an_epsilon_far_above_the_variance_is_refused() -> None:
+    """Elements would be shifted by a negative count, which C leaves open."""
+    refusal = qnormalize.KERNEL.refuses(normalization(4096, epsilon=1e4), HOST)
+    assert refusal is not None and "epsilon not far above" in refusal.reason
+    operator = normalization(4096, epsilon=1e3)
+    x = np.tile(np.array([-128, 127], np.int8), (2, 2048))
+    (result,) = assert_c_equals_reference([operator], [[x]], qnormalize.KERNEL)
+    assert_within_a_step(operator, x, result)

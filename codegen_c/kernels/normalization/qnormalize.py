@@ -51,7 +51,7 @@ class Normalizer:
 
     @classmethod
     def of(cls, operator: QNormalize) -> Self | None:
-        """Return the layer's constants; None if results or squares do not fit."""
+        """Return the layer's constants; None if results or squares do not fit, or epsilon is far above the squares."""
         source, output = operator.inputs[0], operator.output
         length, step = source.shape[-1], scale_of(output)
         epsilon = length**2 * operator.epsilon / scale_of(source) ** 2
@@ -66,12 +66,14 @@ class Normalizer:
         if fraction < 0 or rest < LEAST_REST:
             return None
         half = 1 << (rest - 1)
-        return cls(
+        made = cls(
             length=length, is_centered=operator.is_centered, zero_point=quantization(source).zero_point,
             fraction=fraction, epsilon=round(epsilon * 2.0**fraction), quotient=quotient, rest=rest,
             weight=np.rint(weight * 2.0 ** (32 + rest - quotient)).astype(np.int32),
             bias=(np.rint(bias * 2.0**rest) + half).astype(np.int32), low=operator.low, high=operator.high,
         )  # fmt: skip
+        _, shift = inverse_root(np.array([((255 * length) ** 2 << fraction) + made.epsilon]))
+        return made if made.left_shift(shift).min() >= 0 else None
 
     def run(self, vectors: Array) -> Array:
         """Return int64 results of int64[..., n] elements."""
@@ -79,10 +81,13 @@ class Normalizer:
         total = x.sum(axis=-1, keepdims=True) * self.is_centered
         squares = (x * x).sum(axis=-1, keepdims=True)
         root, shift = inverse_root(((self.length * squares - total**2) << self.fraction) + self.epsilon)
-        left = np.minimum(31, 32 + self.quotient - ROOT_BITS - ((shift - self.fraction) >> 1))
-        quotient = ((self.length * x - total) << left) * root >> 32
+        quotient = ((self.length * x - total) << self.left_shift(shift)) * root >> 32
         value = ((quotient * self.weight >> 32) + self.bias) >> self.rest
         return np.clip(value, self.low, self.high)
+
+    def left_shift(self, shift: Array) -> Array:
+        """Return the shift of elements before the product with an inverse root, from the root's own shift."""
+        return np.minimum(31, 32 + self.quotient - ROOT_BITS - ((shift - self.fraction) >> 1))
 
     def members(self) -> dict[str, Value]:
         """Return the members of a `tvm_ext_normalizer` after the vectors."""
@@ -135,7 +140,7 @@ def vectors_are_short(operator: QNormalize, target: Target) -> bool:
 
 
 def results_fit(operator: QNormalize, target: Target) -> bool:
-    """weights and biases must be finite, and results at most 2^28 steps of the output before they are clamped"""
+    """results must be finite and at most 2^28 steps of the output, and epsilon not far above the largest variance"""
     return Normalizer.of(operator) is not None
 
 
