@@ -56,6 +56,11 @@ class ProcessorCosts:
         cycles += time.read_cycles(weights, cost.weights_read_bytes, kernel.constants)
         return cycles
 
+    def memory_bytes(self, composite: relax.Function) -> int:
+        """Return the bytes of a composite's inputs, results and scratch."""
+        kinds = [*(param.ty for param in composite.params), *_results(composite)]
+        return sum(map(_num_bytes, kinds)) + self.backend.footprint(composite).scratch_bytes
+
     @property
     def is_offload(self) -> bool:
         """True for an accelerator, which the first core starts and waits for."""

@@ -60,7 +60,7 @@ STRATEGIES = {
     convolution_dsp.QCONV2D: convolutions(),
     depthwise_dsp.QDEPTHWISE: convolutions(depthwise=True),
     dense_dsp.QDENSE: dense_layers(),
-    elementwise_dsp.KERNEL: binaries(),
+    elementwise_dsp.QBINARY: binaries(),
 }
 
 

@@ -26,12 +26,15 @@ class GrowingBackend(StubBackend):
     """Kernels of 1,000 bytes of weights that `nn_relu` and `exp` store in more, for fewer of 10,000 instructions."""
 
     grown: dict[str, tuple[int, int]]
+    scratch_bytes: int = 0
 
     def footprint(self, composite: relax.Function) -> Footprint:
         kind = CompositeKind.read(composite).kind
         if kind in self.grown and not KeptWeights.read(composite).is_set:
             added_bytes, saved = self.grown[kind]
-            return Footprint(instructions=10_000 - saved, weights_bytes=1000 + added_bytes)
+            return Footprint(
+                instructions=10_000 - saved, weights_bytes=1000 + added_bytes, scratch_bytes=self.scratch_bytes
+            )
         return Footprint(instructions=10_000, weights_bytes=1000)
 
 
@@ -63,10 +66,15 @@ class Before:
         return b
 
 
-def kept(grown: dict[str, tuple[int, int]], share: float = 0.1, least_bytes: int = 0) -> list[str]:
+def kept(
+    grown: dict[str, tuple[int, int]], share: float = 0.1, least_bytes: int = 0, scratch_bytes: int = 0
+) -> list[str]:
     """Composites whose weights may not grow. grown: kind -> bytes that are added, instructions that are saved."""
     costs = ProcessorCosts(
-        processor=M4.processor, time=time_model(M4), runs_floats=True, backend=GrowingBackend(grown=grown)
+        processor=M4.processor,
+        time=time_model(M4),
+        runs_floats=True,
+        backend=GrowingBackend(grown=grown, scratch_bytes=scratch_bytes),
     )
     after = LimitGrownWeights(costs, share, least_bytes)(Before)
     tvm.ir.assert_structural_equal(after["main"], Before["main"])
@@ -99,3 +107,10 @@ def test_small_models_may_grow_by_more_than_the_share() -> None:
     assert kept(grown) == ["exp", "relu"]
     assert kept(grown, least_bytes=899) == ["relu"], "the one that saves more per byte comes first"
     assert kept(grown, least_bytes=1700) == []
+
+
+def test_scratch_does_not_make_a_layer_the_largest_for_it() -> None:
+    """Both layers have 16 bytes of tensors."""
+    grown = {"nn_relu": (900, 10)}
+    assert kept(grown, least_bytes=900, scratch_bytes=1) == ["relu"]
+    assert kept({"nn_relu": (150, 10)}, least_bytes=900, scratch_bytes=1) == [], "within the share as before"
