@@ -31,7 +31,7 @@ _PROBE_ELEMENTS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class CostRule:
-    """How costs count in the choice of units.
+    """The rule by which predicted costs decide whether a unit runs in integers or in float.
 
     costs_of: the prediction. moves_to_float: whether units may be left in float for their cost. most_peak_bytes: live
     bytes up to which the peak of the schedule may rise by that.

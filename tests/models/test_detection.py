@@ -129,7 +129,7 @@ CODES, PROBABILITIES, UNITS = (Quantized(scale=s, zero_point=z) for s, z in ((0.
 
 
 def of_bytes(*, scores: str, **changes: Any) -> bytes:
-    """The same with encodings and anchors of bytes."""
+    """A file with the operator whose encodings and anchors are uint8."""
     net = TfliteWriter()
     encodings = net.input("encodings", (1, BOXES, 4), "uint8", CODES)
     quantized = PROBABILITIES if scores == "uint8" else None

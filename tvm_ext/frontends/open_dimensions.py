@@ -1,4 +1,4 @@
-"""Sizes for dimensions that a model leaves open, found by trying, for a model that cannot be loaded with sizes of 1.
+"""Find sizes for the open dimensions of a model that cannot be loaded with sizes of 1, by trying.
 
 A user who gives no `--shape` gets 1 for each open dimension. Where the model then fails, because a reshape or a window
 needs more elements, the error names a shape with which the model can be loaded.

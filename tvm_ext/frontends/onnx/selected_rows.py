@@ -40,7 +40,7 @@ _ELEMENTWISE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Selections:
-    """What the importer does with the NonMaxSuppression nodes of a model.
+    """A model's NonMaxSuppression nodes, each computed or refused, and the tensors with rows that they select.
 
     model: the model, whose outputs have -1 in rows after the last selected one.
     kept: results of NonMaxSuppression that an operator of our own computes. refused: the reason for each other one.

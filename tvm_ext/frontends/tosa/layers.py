@@ -119,7 +119,7 @@ def _transposed(layer: Layer) -> relax.Expr:
 
 @dataclass(frozen=True, kw_only=True)
 class _Factors:
-    """How a convolution multiplies: zero points of the input and of the weights, and the element type of its sums."""
+    """The zero points of a convolution's input and weights, and the element type of its sums."""
 
     input_zp: int
     weight_zp: int

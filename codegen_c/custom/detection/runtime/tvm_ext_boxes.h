@@ -84,7 +84,7 @@ static inline float tvm_ext_boxes_sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* Put a box behind all boxes with the same or a better score. */
+/* Puts a box after all boxes with the same or a better score. */
 static inline void tvm_ext_boxes_add(tvm_ext_boxes_list *list, const tvm_ext_box *box)
 {
     int32_t place = list->count;

@@ -51,7 +51,7 @@ UNIT = 4
 """Elements of the input that are multiplied together; a part of the input is a multiple of them."""
 EXPAND_INSTRUCTIONS = 1.7
 MOST_SCRATCH_BYTES = 2048
-"""Of an expanded row; longer rows are often the largest tensors of their network, and read as bytes instead."""
+"""Limit for an expanded row. A longer row is often the largest tensor of its network, so it is read as bytes."""
 WIDEN_INSTRUCTIONS = 2
 """Additional instructions per unit of a block if the pairs are formed from bytes."""
 WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")

@@ -45,11 +45,11 @@ MOST_BY_ROWS = 1.05
 """Factor of instructions that calls of single rows may take in exchange for a smaller arena."""
 PAIR_INSTRUCTIONS = 8
 PLACE_INSTRUCTIONS = 14
-"""Entering and leaving the loop over channels at one place, with its first pair of channels."""
+"""Instructions of a pair of channels at one place, and those around the loop with its first pair."""
 DUAL_PAIR_INSTRUCTIONS, DUAL_PLACE_INSTRUCTIONS = 11, 29
-"""The same on cores that start two instructions in a cycle."""
+"""Instructions on cores that start two in a cycle: of each pair of channels, and those around the loop."""
 READ_AHEAD = 1
-"""Words that these read after the last weight."""
+"""Words after the last weight that the loop for these cores reads and does not use."""
 
 
 @dataclass(frozen=True, kw_only=True)

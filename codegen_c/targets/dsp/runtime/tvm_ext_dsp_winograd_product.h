@@ -226,8 +226,8 @@ static inline void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint3
 
 #endif
 
-/* Sums all positions of three tiles by two channels, for a core that starts two instructions in a cycle or one. The
- * former reads 8 bytes after the inputs and 4 after the weights. */
+/* Sums all positions of three tiles by two channels. is_dual_issue: true if the core starts two instructions in a
+ * cycle; 8 bytes after the inputs and 4 bytes after the weights are then read too. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_sums(bool is_dual_issue, uint32_t *sums, const uint32_t *inputs,
                                               const uint32_t *weights, int32_t pairs, const uint32_t *end)
 {
