@@ -14,7 +14,7 @@ from documentation.markdown import page, table
 from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.operators import converters
-from tvm_ext.frontends.onnx.refusals import refusal
+from tvm_ext.frontends.onnx.refusals import CONTRIB_REASONS, refusal
 from tvm_ext.frontends.pytorch.import_program import CONVERTERS
 
 PATH = "docs/reference/supported_operators.md"
@@ -32,6 +32,10 @@ Names of the standard, with the element types of the first input that the standa
 its definition*: the standard gives it as a graph of other operators, and that is compiled. What else a node may ask, an
 attribute or a shape that depends on data, is refused by name when it is loaded;
 [benchmarks/conformance/RESULTS.md](../../benchmarks/conformance/RESULTS.md) lists what of ONNX's own test suite is."""
+_CONTRIB = """\
+onnxruntime adds the domain `com.microsoft`, whose operators exporters, quantizers and its own optimizer write. The
+table has all that its CPU provider computes. Attention becomes products and a softmax, in which kernels and passes
+know heads."""
 _TORCH = """\
 Operators of ATen after `run_decompositions()`, by TVM's importer and by ours. Element types are those of PyTorch's
 program."""
@@ -91,12 +95,32 @@ def _types(schema: onnx.defs.OpSchema) -> str:
 
 
 def _contrib() -> str:
-    domains: defaultdict[str, list[str]] = defaultdict(list)
-    for domain, name in converters():
-        if domain:
-            domains[domain].append(name)
-    listed = [f"Of the domain `{domain}`, which quantizers write: {_names(names)}" for domain, names in domains.items()]
-    return "\n\n".join(listed)
+    """Return the paragraph and the table of the operators that onnxruntime adds to the standard."""
+    taken = {name for domain, name in converters() if domain == "com.microsoft"}
+    known = _contrib_operators()
+    reasons = defaultdict[str, list[str]](list)
+    for name in known - taken:
+        reasons[CONTRIB_REASONS.get(name, "there is neither a converter for it nor a definition")].append(name)
+    rows = [(_names(taken & known), "compiled", ""), (_names(taken - known), "compiled", "not one of onnxruntime's")]
+    rows += [(_names(names), "refused", _first_clause(why)) for why, names in sorted(reasons.items())]
+    return "\n\n".join(
+        [
+            _CONTRIB,
+            table(("operators", "", "why not"), [(names.rstrip("."), *rest) for names, *rest in rows if names != "."]),
+        ]
+    )
+
+
+def _contrib_operators() -> set[str]:
+    """Return the operators of com.microsoft that onnxruntime computes on CPUs."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
+
+    kernels = [kernel for kernel in get_all_opkernel_def() if kernel.domain == "com.microsoft"]
+    return {kernel.op_name for kernel in kernels if kernel.provider == "CPUExecutionProvider"}
+
+
+def _first_clause(reason: str) -> str:
+    return reason.split(";")[0]
 
 
 def _torch_names() -> set[str]:

@@ -149,7 +149,6 @@ def test_operators_of_onnxruntime(model: onnx.ModelProto, tmp_path: Path) -> Non
         (one_operator("QLinearSigmoid", ["scale", "q"]), "its zero points depend on data"),
         (one_operator("QLinearSigmoid", ["scale", "zero"], scale=-1.0), "not all finite and above 0"),
         (one_operator("QLinearSoftmax", ["scale", "zero"], axis=0, opset=12), "a softmax over several axes"),
-        (one_operator("QLinearGlobalAveragePool", ["scale", "zero"], channels_last=1), "channels last"),
         (one_operator("QLinearConcat", ["scale", "zero", "q", "scale"]), "three for each tensor"),
         (one_operator("QGemm", ["b", "scale", "none", "", "scale", "zero"], alpha=-1.0), "alpha is -1.0"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import onnx
 
 from tvm_ext.frontends.custom_calls import HOW_TO_BRING
@@ -23,12 +25,26 @@ def operator_of(node: onnx.NodeProto) -> str:
     return f"{node.domain or 'ai.onnx'}.{node.op_type}"
 
 
+_GENERATES = "it generates text, or reads a cache whose length data decide; run it in the application, or"
+_IS_DECIDED = "data decide the shape of its output; compute it in the application, or"
+_IS_APPROXIMATE = "onnxruntime quantizes inside it at run time; export it in float for --quantize int8, or"
+CONTRIB_REASONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        "BeamSearch DecoderMaskedMultiHeadAttention GreedySearch GroupQueryAttention MoE NGramRepeatBlock QMoE "
+        "SampleOp Sampling SparseAttention WhisperBeamSearch".split(),
+        _GENERATES,
+    ),
+    **dict.fromkeys("BifurcationDetector Tokenizer Unique".split(), _IS_DECIDED),
+    "DynamicQuantizeLSTM": _IS_APPROXIMATE,
+}
+"""Why operators of com.microsoft are refused, where more can be said than that they are not known."""
+
+
 def not_defined(node: onnx.NodeProto) -> str:
     """Return why an unknown node is refused."""
-    return (
-        "there is neither a converter for it nor a definition by other operators; bring it as "
-        f"{HOW_TO_BRING}, named {operator_of(node)!r}"
-    )
+    known = CONTRIB_REASONS.get(node.op_type) if node.domain == "com.microsoft" else None
+    reason = known or "there is neither a converter for it nor a definition by other operators;"
+    return f"{reason} bring it as {HOW_TO_BRING}, named {operator_of(node)!r}"
 
 
 def refusal(node: onnx.NodeProto) -> str | None:

@@ -10,6 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_ext.frontends.onnx.operators import (
     constants,
+    contrib_attention,
     contrib_fused,
     convolution,
     elementwise,
@@ -29,6 +30,7 @@ Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 
 _FAMILIES = (
     constants,
+    contrib_attention,
     contrib_fused,
     convolution,
     elementwise,
@@ -57,6 +59,9 @@ _MICROSOFT_ONLY = frozenset(
     ]
 )
 _MICROSOFT_TOO = frozenset(("Gelu", "QuantizeLinear", "DequantizeLinear"))
+# Operators of com.microsoft that the standard has too, with its operator set that defines them alike.
+_AS_STANDARD = {"ExpandDims": ("Unsqueeze", 13), "GatherND": ("GatherND", 13), "GridSample": ("GridSample", 16),
+                "Pad": ("Pad", 13), "Range": ("Range", 11), "Trilu": ("Trilu", 14)}  # fmt: skip
 
 
 def converters() -> Converters:
@@ -74,4 +79,13 @@ def converters() -> Converters:
                 raise ValueError(f"{key} is converted in {owners[key]} and in {family.__name__}")
             owners[key] = family.__name__
             found[key] = converter
+    for name, (standard, opset) in _AS_STANDARD.items():
+        found["com.microsoft", name] = _of_opset(found["", standard], opset)
     return found
+
+
+def _of_opset(converter: type[onnx_frontend.OnnxOpConverter], opset: int) -> type[onnx_frontend.OnnxOpConverter]:
+    """Return a converter that reads every node as a node of this operator set."""
+    return type(
+        converter.__name__, (converter,), {"get_converter": classmethod(lambda cls, _: converter.get_converter(opset))}
+    )

@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number, padded
 from tvm_ext.frontends.onnx.operators.matrices import Gemm
 from tvm_ext.frontends.onnx.operators.recurrent import activations
 from tvm_ext.frontends.refusals import Refused
@@ -22,15 +22,13 @@ from tvm_ext.frontends.refusals import Refused
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
 
-_MOST_INPUTS = 5
-
 
 class FusedConv(OnnxOpConverter):
     """The activation of a convolution of X, W and B, to which Z is added first."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        x, w, b, z = _padded(inputs)[:4]
+        x, w, b, z = padded(inputs, 4)
         emit = Emitter(bb)
         y = bb.normalize(onnx_frontend.Conv._impl_v11(bb, onnx_input([x, w, b]), attr, params))
         return _activated(emit, y if z is None else emit.add(y, z), attr)
@@ -73,7 +71,7 @@ class SkipLayerNormalization(OnnxOpConverter):
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        emit, (x, skip, gamma, beta, bias) = Emitter(bb), _padded(inputs)
+        emit, (x, skip, gamma, beta, bias) = Emitter(bb), padded(inputs, 5)
         total = _sum(emit, [x, skip, bias])
         shift = number(0, dtype_name(x)) if beta is None else beta
         shift = emit.broadcast_to(shift, static_shape(gamma)) if beta is None else shift
@@ -86,15 +84,42 @@ class SkipSimplifiedLayerNormalization(OnnxOpConverter):
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        emit, (x, skip, gamma, bias) = Emitter(bb), _padded(inputs)[:4]
+        emit, (x, skip, gamma, bias) = Emitter(bb), padded(inputs, 4)
         total = _sum(emit, [x, skip, bias])
         normal = emit.nn.rms_norm(total, gamma, axes=-1, epsilon=float(attr.get("epsilon", 1e-12)))
         return _with_sum(normal, total, attr)
 
 
-def _padded(inputs: Inputs) -> list[relax.Expr | None]:
-    """Return the inputs, with None for inputs that are left out at the end."""
-    return [*inputs, *[None] * (_MOST_INPUTS - len(inputs))]
+class SimplifiedLayerNormalization(OnnxOpConverter):
+    """X by the root of its mean square over the last axes, times the scale; second, the inverse of the root.
+
+    onnxruntime writes it into the domain of the standard.
+    """
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, (x, scale) = Emitter(bb), inputs[:2]
+        rank, epsilon = len(static_shape(x)), float(attr.get("epsilon", 1e-5))
+        axes = list(range(int(attr.get("axis", -1)) % rank, rank))
+        normal = emit.nn.rms_norm(x, scale, axes=axes, epsilon=epsilon)
+        if attr["tvm_custom"]["num_outputs"] == 1:
+            return normal
+        square = emit.mean(emit.multiply(x, x), axis=axes, keepdims=True)
+        return relax.Tuple([normal, emit.divide(1.0, emit.sqrt(emit.add(square, epsilon)))])
+
+
+class CDist(OnnxOpConverter):
+    """Distances of the rows of A float32[M, K] and B float32[N, K], as converters of scikit-learn write them."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, (a, b) = Emitter(bb), inputs[:2]
+        metric = attr.get("metric", b"sqeuclidean").decode()
+        if metric not in ("sqeuclidean", "euclidean"):
+            raise Refused(f"its metric is {metric!r}; 'sqeuclidean' and 'euclidean' are read")
+        apart = emit.subtract(emit.expand_dims(a, axis=1), emit.expand_dims(b, axis=0))
+        square = emit.sum(emit.multiply(apart, apart), axis=[2])
+        return square if metric == "sqeuclidean" else emit.sqrt(square)
 
 
 def _activated(emit: Emitter, y: relax.Expr, attr: Attributes) -> relax.Expr:
@@ -130,6 +155,8 @@ def _with_sum(normal: relax.Expr, total: relax.Expr, attr: Attributes) -> relax.
 
 _DOMAIN = "com.microsoft"
 CONVERTERS = {
+    ("", "SimplifiedLayerNormalization"): SimplifiedLayerNormalization,
+    (_DOMAIN, "CDist"): CDist,
     (_DOMAIN, "FusedConv"): FusedConv,
     (_DOMAIN, "FusedGemm"): FusedGemm,
     (_DOMAIN, "FusedMatMul"): FusedMatMul,

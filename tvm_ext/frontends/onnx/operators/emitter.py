@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,11 @@ def _typed(operands: tuple[Any, ...]) -> list[Any]:
 def number(value: float, dtype: str) -> relax.Expr:
     """Return a constant of rank 0."""
     return constant(np.array(value, dtype))
+
+
+def padded(inputs: Sequence[relax.Expr | None], count: int) -> list[relax.Expr | None]:
+    """Return the inputs, with None for inputs that are left out at the end."""
+    return [*inputs, *[None] * (count - len(inputs))]
 
 
 def dtype_name(x: relax.Expr) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
-from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type, onnx_input
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from relay_passes.own_operators import extreme, onnx_scale, onnx_zero_point
 from tvm_ext.core.decisions.composites import RangePart
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
-from tvm_ext.frontends.onnx.operators.pooling import AveragePool, windows
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number, padded
+from tvm_ext.frontends.onnx.operators.pooling import AveragePool, MaxPool, windows
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -258,11 +258,6 @@ def _zero_point(zero_point: relax.Expr | None, dtype: str) -> relax.Expr:
     return constant(array.reshape(()) if array.size == 1 else array)
 
 
-def _padded(inputs: Inputs, count: int) -> list[relax.Expr | None]:
-    """Return the inputs, with None for inputs that are left out at the end."""
-    return [*inputs, *[None] * (count - len(inputs))]
-
-
 def _unary(function: Unary) -> type[OnnxOpConverter]:
     """Return a converter for the inputs X, scale and zero point of X, scale and zero point of Y."""
 
@@ -270,7 +265,7 @@ def _unary(function: Unary) -> type[OnnxOpConverter]:
         @classmethod
         def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
             emit = Emitter(bb)
-            x, x_scale, x_zero, y_scale, y_zero = _padded(inputs, 5)
+            x, x_scale, x_zero, y_scale, y_zero = padded(inputs, 5)
             y = bb.normalize(function(emit, bb, _real(emit, x, x_scale, x_zero), attr))
             return _quantized(emit, y, y_scale, y_zero, dtype_name(x))
 
@@ -284,7 +279,7 @@ def _binary(name: str) -> type[OnnxOpConverter]:
         @classmethod
         def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
             emit = Emitter(bb)
-            a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = _padded(inputs, 8)
+            a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = padded(inputs, 8)
             c = getattr(emit, name)(_real(emit, a, a_scale, a_zero), _real(emit, b, b_scale, b_zero))
             return _quantized(emit, c, c_scale, c_zero, dtype_name(a))
 
@@ -305,18 +300,93 @@ def _softmax(emit: Emitter, bb: relax.BlockBuilder, x: relax.Expr, attr: Attribu
 
 
 def _average_pool(emit: Emitter, bb: relax.BlockBuilder, x: relax.Expr, attr: Attributes) -> relax.Expr:
-    _refuse_channels_last(attr)
-    return AveragePool._impl_v1(bb, [x], attr, [{}, {}])
+    def pooled(first: relax.Expr) -> relax.Expr:
+        return bb.normalize(AveragePool._impl_v1(bb, [first], attr, [{}, {}]))
+
+    return _channels_first(emit, x, pooled, bool(attr.get("channels_last", 0)))
 
 
 def _global_average_pool(emit: Emitter, bb: relax.BlockBuilder, x: relax.Expr, attr: Attributes) -> relax.Expr:
-    _refuse_channels_last(attr)
-    return emit.mean(x, axis=list(range(2, len(static_shape(x)))), keepdims=True)
+    first = 1 if attr.get("channels_last", 0) else 2
+    return emit.mean(x, axis=list(range(first, first + len(static_shape(x)) - 2)), keepdims=True)
 
 
-def _refuse_channels_last(attr: Attributes) -> None:
-    if attr.get("channels_last", 0):
-        raise Refused("channels last, as graphs optimized for one machine have them; save the model before that")
+def _channels_first(
+    emit: Emitter, x: relax.Expr, function: Callable[[relax.Expr], relax.Expr], is_last: bool
+) -> relax.Expr:
+    """Apply a function of [N, C, ...] to x, which is [N, ..., C] if `is_last`. The result has the order of x."""
+    rank = len(static_shape(x))
+    if not is_last:
+        return function(x)
+    y = function(emit.transposed(x, [0, rank - 1, *range(1, rank - 1)]))
+    return emit.transposed(y, [0, *range(2, rank), 1])
+
+
+class QLinearConvOfImages(QLinearConv):
+    """QLinearConv of onnxruntime, whose input and output may have their channels last. Weights are [O, I, ...]."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        def convolved(first: relax.Expr) -> relax.Expr:
+            return bb.normalize(cls._impl_v10(bb, [first, *inputs[1:]], attr, params))
+
+        return _channels_first(Emitter(bb), inputs[0], convolved, bool(attr.get("channels_last", 0)))
+
+
+class NhwcMaxPool(OnnxOpConverter):
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        def pooled(first: relax.Expr) -> relax.Expr:
+            return bb.normalize(MaxPool._impl_v1(bb, [first], attr, params))
+
+        return _channels_first(Emitter(bb), inputs[0], pooled, True)
+
+
+class QLinearWhere(OnnxOpConverter):
+    """Condition, then X and Y with their scales and zero points, then scale and zero point of Z."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, (condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero) = Emitter(bb), padded(inputs, 9)
+        z = emit.where(condition, _real(emit, x, x_scale, x_zero), _real(emit, y, y_scale, y_zero))
+        return _quantized(emit, z, z_scale, z_zero, dtype_name(x))
+
+
+Quantized = tuple[relax.Expr, relax.Expr, relax.Expr | None]
+"""Integers, their scale and their zero point."""
+
+
+def product_of_integers(bb: relax.BlockBuilder, a: Quantized, b: Quantized) -> relax.Expr:
+    """Return the real product of two quantized tensors, where data may decide scales and zero points.
+
+    It has the form of MatMulInteger, Cast and Mul, from which passes recognize layers that are quantized at run time.
+    """
+    emit, ((left, left_scale, left_zero), (right, right_scale, right_zero)) = Emitter(bb), (a, b)
+    given = onnx_input([left, right, left_zero, right_zero])
+    total = bb.normalize(onnx_frontend.MatMulInteger._impl_v10(bb, given, {}, [{}, {}]))
+    scales = (value if static_shape(value) != (1,) else emit.reshaped(value, ()) for value in (left_scale, right_scale))
+    return emit.multiply(emit.cast(total, "float32"), emit.multiply(*scales))
+
+
+class MatMulIntegerToFloat(OnnxOpConverter):
+    """A, B, their scales, their zero points, bias."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        a, b, a_scale, b_scale, a_zero, b_zero, bias = padded(inputs, 7)
+        y = product_of_integers(bb, (a, a_scale, a_zero), (b, b_scale, b_zero))
+        return y if bias is None else Emitter(bb).add(y, bias)
+
+
+class DynamicQuantizeMatMul(OnnxOpConverter):
+    """A, B, scale of B, zero point of B, bias: A is quantized as by DynamicQuantizeLinear."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        a, b, b_scale, b_zero, bias = padded(inputs, 5)
+        integers, scale, zero = DynamicQuantizeLinear._impl_v11(bb, [a], {}, params)
+        y = product_of_integers(bb, (integers, scale, zero), (b, b_scale, b_zero))
+        return y if bias is None else Emitter(bb).add(y, bias)
 
 
 class QLinearConcat(OnnxOpConverter):
@@ -338,7 +408,7 @@ class QGemm(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit = Emitter(bb)
-        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = _padded(inputs, 9)
+        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = padded(inputs, 9)
         transposed = bool(attr.get("transB", 0))
         factor = np.float32(attr.get("alpha", 1.0))
         if not np.isfinite(factor) or factor <= 0:
@@ -422,6 +492,11 @@ CONVERTERS = {
     (_DOMAIN, "QLinearAveragePool"): _unary(_average_pool),
     (_DOMAIN, "QLinearGlobalAveragePool"): _unary(_global_average_pool),
     (_DOMAIN, "QLinearConcat"): QLinearConcat,
+    (_DOMAIN, "QLinearConv"): QLinearConvOfImages,
+    (_DOMAIN, "QLinearWhere"): QLinearWhere,
     (_DOMAIN, "QGemm"): QGemm,
-    ("com.microsoft", "MatMulNBits"): MatMulNBits,
+    (_DOMAIN, "NhwcMaxPool"): NhwcMaxPool,
+    (_DOMAIN, "MatMulIntegerToFloat"): MatMulIntegerToFloat,
+    (_DOMAIN, "DynamicQuantizeMatMul"): DynamicQuantizeMatMul,
+    (_DOMAIN, "MatMulNBits"): MatMulNBits,
 }
