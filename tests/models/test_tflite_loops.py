@@ -254,3 +254,122 @@ def test_a_list_that_a_loop_writes_is_stacked(is_stated: bool, tmp_path: Path) -
 def test_lists_that_are_not_stacked(changed: dict[str, object], reason: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=reason):
         tvm_ext.load(saved_tflite(listing(**changed), tmp_path))
+
+
+def listing_of_tensorflow(
+    *,
+    steps: int = LENGTH,
+    count: int | None = None,
+    only_last: bool = False,
+    at: int = 0,
+    is_read: bool = False,
+    is_returned: bool = False,
+) -> bytes:
+    """The recurrent layer of `listing` with select TF operators: its list is a tensor of type VARIANT.
+
+    count: elements of the list; None for one for each step, or 1 if only the last is wanted. only_last: whether each
+    iteration writes element `at`. is_read: whether the body reads the list. is_returned: whether the list is an output.
+    """
+    state = (1, CHANNELS)
+    ports: list[tuple[str, tuple[int, ...], dict[str, object]]] = [
+        ("i", (), {"dtype": "int32"}), ("list", (), {"dtype": "variant"}), ("s", state, {}), ("x", (steps, *state), {}),
+    ]  # fmt: skip
+    condition, body, net = TfliteWriter(), TfliteWriter(), TfliteWriter()
+    i, *_ = (condition.input(name, shape, **kind) for name, shape, kind in ports)
+    limit = condition.constant("limit", np.array(steps, np.int32))
+    condition.results = [condition.operator("LESS", [i, limit], condition.tensor("less", (), "bool"), "LessOptions")]
+
+    i, kept, s, x = (body.input(name, shape, **kind) for name, shape, kind in ports)
+    one, half = body.constant("one", np.array(1, np.int32)), body.constant("half", np.array(0.5, np.float32))
+    after = body.operator("ADD", [i, one], body.tensor("after", (), "int32"), "AddOptions")
+    element = body.operator("GATHER", [x, i], body.tensor("element", state), "GatherOptions")
+    faded = body.operator("MUL", [s, half], body.tensor("faded", state), "MulOptions")
+    s = body.operator("ADD", [faded, element], body.tensor("s_after", state), "AddOptions")
+    where = body.constant("at", np.array(at, np.int32)) if only_last else i
+    if is_read:
+        extents = body.constant("extents", np.array([-1, CHANNELS], np.int32))
+        body.operator("FlexTensorListStack", [kept, extents], body.tensor("read", (steps, *state)))
+    kept = body.operator("FlexTensorListSetItem", [kept, where, s], body.tensor("set", (), "variant"))
+    body.results = [after, kept, s, x]
+
+    x = net.input("x", (steps, *state))
+    extents = net.constant("extents", np.array([-1, CHANNELS], np.int32))
+    length = count or (1 if only_last else steps)
+    number = net.constant("number", np.array(length, np.int32))
+    kept = net.operator("FlexTensorListReserve", [extents, number], net.tensor("kept", (), "variant"))
+    i, s = net.constant("i", np.array(0, np.int32)), net.constant("zero", np.zeros(state, np.float32))
+    results = [net.tensor(f"{name}_out", shape, **kind) for name, shape, kind in ports]
+    net.operator("WHILE", [i, kept, s, x], results, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    y = net.operator("FlexTensorListStack", [results[1], extents], net.tensor("y", (length, *state)))
+    return net.finish([results[1] if is_returned else y], others=[condition, body])
+
+
+@pytest.mark.parametrize("steps", [3, LENGTH])
+@pytest.mark.parametrize("only_last", [False, True])
+def test_lists_of_tensorflow(only_last: bool, steps: int, tmp_path: Path) -> None:
+    """Results are those of LiteRT for the layer with built-in operators: no runtime here runs Flex operators."""
+    data = listing_of_tensorflow(steps=steps, only_last=only_last)
+    module = tvm_ext.load(saved_tflite(data, tmp_path), states={})
+    loops = [step for _, func in module.functions_items() if (step := RepeatedStep.read(func)).count]
+    assert [loop.count for loop in loops] == ([LENGTH] if steps == LENGTH else [])
+    package = tvm_ext.build(module, "host", tmp_path / "out", BuildOptions())
+    assert package.report["verify"]["host"]["passed"]
+    x = np.random.default_rng(0).normal(size=(LENGTH, 1, CHANNELS)).astype(np.float32)
+    expected = litert(listing(), [x])[0][:steps]
+    found = package.run({"x": x[:steps]})["y"]
+    np.testing.assert_allclose(found, expected[-1:] if only_last else expected, rtol=1e-6, atol=1e-6)
+
+
+def test_elements_that_are_not_set_are_zeros(tmp_path: Path) -> None:
+    data = listing_of_tensorflow(count=4, only_last=True, at=2)
+    package = tvm_ext.build(tvm_ext.load(saved_tflite(data, tmp_path), states={}), "host", tmp_path / "out")
+    x = np.random.default_rng(0).normal(size=(LENGTH, 1, CHANNELS)).astype(np.float32)
+    found = package.run({"x": x})["y"]
+    np.testing.assert_allclose(found[2], litert(listing(), [x])[0][-1], rtol=1e-6, atol=1e-6)
+    assert found.shape == (4, 1, CHANNELS) and not found[[0, 1, 3]].any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"count": 20}, "it writes 'kept', a list of 20 elements, not from the first to the last"),
+        ({"count": 2, "steps": 3}, "it writes element 2 of a list of 2 elements"),
+        ({"only_last": True, "at": 1}, "it writes element 1 of a list of 1 elements"),
+        ({"is_read": True}, "its body does more with the list 'kept' than write one element an iteration"),
+        ({"is_returned": True}, "graph output, once .list_out.: its element type VARIANT is not supported"),
+    ],
+)
+def test_lists_of_tensorflow_that_are_refused(changed: dict[str, object], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        tvm_ext.load(saved_tflite(listing_of_tensorflow(**changed), tmp_path))
+
+
+def list_on_its_own(operator: str, *, count: int = 3, index: int = 0, is_open: bool = False) -> bytes:
+    """A list without a loop. operator: what reads it. is_open: whether an input is the number of elements."""
+    net, element = TfliteWriter(), (1, CHANNELS)
+    x, extents = net.input("x", element), net.constant("extents", np.array([-1, CHANNELS], np.int32))
+    number = net.input("n", (), "int32") if is_open else net.constant("n", np.array(count, np.int32))
+    at = net.constant("at", np.array(index, np.int32))
+    kept = net.operator("FlexTensorListReserve", [extents, number], net.tensor("kept", (), "variant"))
+    if operator != "FlexTensorListStack":
+        y = net.operator(operator, [kept, at, extents], net.tensor("y", element))
+        return net.finish([y])
+    if index >= 0:
+        kept = net.operator("FlexTensorListSetItem", [kept, at, x], net.tensor("set", (), "variant"))
+    return net.finish([net.operator(operator, [kept, extents], net.tensor("y", (count, *element)))])
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (
+            list_on_its_own("FlexTensorListGetItem"),
+            r"TensorListGetItem.*built-in operators only, or the layers with unr",
+        ),
+        (list_on_its_own("FlexTensorListStack", index=-1), "it stacks a list without elements"),
+        (list_on_its_own("FlexTensorListStack", is_open=True), "the number of elements of its list is not known"),
+    ],
+)
+def test_lists_without_a_loop_that_are_refused(data: bytes, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        tvm_ext.load(saved_tflite(data, tmp_path))

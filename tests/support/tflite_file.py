@@ -24,6 +24,7 @@ TYPES = {
     "bool": tflite.TensorType.BOOL,
     "string": tflite.TensorType.STRING,
     "resource": tflite.TensorType.RESOURCE,
+    "variant": tflite.TensorType.VARIANT,
 }
 
 

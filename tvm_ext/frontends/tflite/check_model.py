@@ -16,6 +16,7 @@ from tvm_ext.frontends.tflite.dynamic_range import refusal_of_weights
 from tvm_ext.frontends.tflite.layers import MOST_BIAS_ERROR, steps_of_sums
 from tvm_ext.frontends.tflite.mediapipe import is_of_mediapipe, refusal_of_mediapipe
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, Scales, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.tensor_lists import is_list, refusal_of_flex
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
 
 _VELA = "ethos-u"
@@ -89,7 +90,7 @@ _INTEGER_DATA = ("int32", "int64")
 def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     """Return why a node is refused by its name and tensors alone, or None."""
     if node.operator.startswith("Flex"):
-        return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
+        return refusal_of_flex(file, node)
     if node.is_custom:
         return refusal_of_mediapipe(file, node) if is_of_mediapipe(node) else refusal_of_custom(file, node)
     if node.is_choice:
@@ -149,6 +150,8 @@ def _of_loop(file: TfliteFile, loop: TfliteLoop) -> str | None:
             return "control flow whose condition is not a single bool"
     for before, after in zip(loop.values, loop.results, strict=True):
         given, made = file.tensors[before], file.tensors[after]
+        if is_list(given) and is_list(made):
+            continue
         if reason := _of_tensor(given) or _of_tensor(made):
             return reason
         if given.dtype != made.dtype or not _may_agree(given, made) or not _same_scales(given, made):

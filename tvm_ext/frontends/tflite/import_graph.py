@@ -46,7 +46,16 @@ from tvm_ext.frontends.tflite.movement import MOVEMENTS, Moved, gather_nd, moves
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteLoop, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.rescale import rescaled_integers
 from tvm_ext.frontends.tflite.resources import Variable
-from tvm_ext.frontends.tflite.stacked_lists import stacked_lists
+from tvm_ext.frontends.tflite.tensor_lists import (
+    LIST_OPERATORS,
+    RESERVE,
+    SET_ITEM,
+    LoopList,
+    TensorList,
+    is_list,
+    reserved,
+    written_lists,
+)
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 
 # Operators that move numbers, add none of their own, and mean the same on integers of a single scale.
@@ -100,6 +109,7 @@ class _Importer:
         self._refused: list[RefusedNode] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
+        self._lists: dict[int, TensorList] = {}
         self._in_loop = False
         # Shapes of inner tensors in the file hold only for its shapes of inputs.
         self._as_declared = all(shapes[file.tensors[i].name] == file.tensors[i].shape for i in file.inputs)
@@ -115,6 +125,10 @@ class _Importer:
         with quiet():
             for node in self._file.nodes:
                 self._convert(node)
+        for tensor in (self._file.tensors[index] for index in self._file.outputs):
+            if is_list(tensor):
+                reason = f"its element type {tensor.type_name} is not supported"
+                self._refused.append(RefusedNode(operator="graph output", node=tensor.name, reason=reason))
         if self._refused:
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         self._say_biases()
@@ -160,8 +174,10 @@ class _Importer:
             reason = refusal(self._file, node)
             if reason:
                 raise Refused(reason)
-            if node.loop is not None and node.loop.first in self._values:
-                self._values.update(zip(node.outputs, self._repeated(node, node.loop), strict=True))
+            if node.operator in LIST_OPERATORS:
+                self._convert_list(node)
+            elif node.loop is not None and node.loop.first in self._values:
+                self._repeat(node, node.loop)
             elif all(index in self._values for index in node.inputs if index >= 0):
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
                 self._learn_shapes(node)
@@ -211,14 +227,69 @@ class _Importer:
 
         return self._statements.collect(make, operator=node.label, tensor=wanted[0].name)
 
-    def _repeated(self, node: TfliteNode, loop: TfliteLoop) -> list[relax.Expr]:
-        """Return the results of a WHILE as a step that runs in a loop. Raises Refused."""
-        given, first = [self._values[index] for index in node.inputs], array_of(self._values[loop.first])
+    def _convert_list(self, node: TfliteNode) -> None:
+        """Translate an operator on lists of TensorFlow."""
+        if any(
+            index not in (self._lists if is_list(self._file.tensors[index]) else self._values) for index in node.inputs
+        ):
+            return
+        (output,) = node.outputs
+        if node.operator == RESERVE:
+            self._lists[output] = reserved(self._values[node.inputs[1]])
+        elif node.operator == SET_ITEM:
+            index = whole_number(self._values[node.inputs[1]])
+            if index is None:
+                raise Refused("the index of the element that it writes is not known; convert with unroll=True")
+            self._lists[output] = self._lists[node.inputs[0]].with_element(index, self._values[node.inputs[2]])
+        else:
+            kept, tensor = self._lists[node.inputs[0]], self._file.tensors[output]
+            (self._values[output],) = self._statements.collect(
+                lambda builder: self._finished(node, kept.tensor(builder), tensor, True, builder),
+                operator=node.label, tensor=tensor.name,
+            )  # fmt: skip
+
+    def _repeat(self, node: TfliteNode, loop: TfliteLoop) -> None:
+        """Translate a WHILE as a step that runs in a loop. Raises Refused."""
+        numbers = [place for place, index in enumerate(loop.values) if not is_list(self._file.tensors[index])]
+        others = [place for place in range(len(loop.values)) if place not in numbers]
+        if not all(node.inputs[place] in self._values for place in numbers):
+            return  # the operators that do not give them are refused
+        if not all(node.inputs[place] in self._lists for place in others):
+            return
+        first = array_of(self._values[loop.first])
         if first is not None and not first.all():
-            return given
-        lists = stacked_lists(self._file, loop)
-        variables = [relax.Var(f"state{place}", value.ty) for place, value in enumerate(given)]
-        self._values.update(zip(loop.values, variables, strict=True))
+            self._values.update((node.outputs[place], self._values[node.inputs[place]]) for place in numbers)
+            self._lists.update((node.outputs[place], self._lists[node.inputs[place]]) for place in others)
+            return
+        lists = written_lists(self._file, loop)
+        unwritten = [place for place in others if all(place != one.place for one in lists)]
+        for place in unwritten:
+            if loop.results[place] != loop.values[place] or any(loop.values[place] in one.inputs for one in loop.nodes):
+                name = self._file.tensors[node.inputs[place]].name
+                raise Refused(f"its body does more with the list {name!r} than write one element an iteration")
+            self._lists[node.outputs[place]] = self._lists[node.inputs[place]]
+        found = self._found(node, loop, lists, numbers)
+        self._values.update((node.outputs[place], value) for place, value in found.items() if place in numbers)
+        for one in (one for one in lists if not one.is_tensor):
+            before = self._lists[node.inputs[one.place]]
+            if one.counter is None:
+                after = before.with_element(one.index, found[one.place])
+            else:
+                after = replace(before, stacked=found[one.place])
+            self._lists[node.outputs[one.place]] = after
+
+    def _found(
+        self, node: TfliteNode, loop: TfliteLoop, lists: Sequence[LoopList], numbers: Sequence[int]
+    ) -> dict[int, relax.Expr]:
+        """Return the values after a loop by their places, and of lists the elements that it writes.
+
+        numbers: places of all values but lists of type VARIANT.
+        """
+        given = {place: self._values[node.inputs[place]] for place in numbers}
+        stacked = [one for one in lists if one.counter is not None]
+        last = [one for one in lists if one.counter is None]
+        variables = {place: relax.Var(f"state{place}", value.ty) for place, value in given.items()}
+        self._values.update((loop.values[place], variable) for place, variable in variables.items())
         around, self._statements = (self._statements, self._in_loop), Statements(self._sizes, folds=_folds)
         self._in_loop = True
         try:
@@ -228,7 +299,7 @@ class _Importer:
             inside = self._statements
         finally:
             self._statements, self._in_loop = around
-        kept = [place for place in range(len(given)) if all(place != one.place for one in lists)]
+        kept = [place for place in numbers if all(place != one.place for one in lists)]
         made = [*(loop.results[place] for place in kept), loop.again, *(one.element for one in lists)]
         if not all(index in self._values for index in made):
             raise Refused("its body cannot be compiled")
@@ -237,30 +308,50 @@ class _Importer:
             if before != result:
                 name = self._file.tensors[loop.values[place]].name
                 raise Refused(f"an iteration changes {name!r} from {list(before)} to {list(result)}")
-        states = tuple(
+        states = [
             LoopState(variable=variables[place], before=given[place], after=self._values[loop.results[place]])
             for place in kept
-        )
+        ]
+        for one in last:
+            element, before = self._values[one.element], self._lists[node.inputs[one.place]].elements.get(one.index)
+            if before is None or static_shape(before) != static_shape(element):  # no iteration reads it
+                before = constant(np.zeros(static_shape(element), str(element.ty.dtype)))
+            states.append(LoopState(variable=relax.Var(f"list{one.place}", element.ty), before=before, after=element))
         body = LoopBody(
-            statements=inside, states=states, stacked=tuple(self._values[one.element] for one in lists),
+            statements=inside, states=tuple(states), stacked=tuple(self._values[one.element] for one in stacked),
         )  # fmt: skip
+        places = (*kept, *(one.place for one in last), *(one.place for one in stacked))
         try:
-            found = dict(zip((*kept, *(one.place for one in lists)), self._looped(node, loop, body), strict=True))
+            found = dict(zip(places, self._looped(node, loop, body), strict=True))
         except NotRepeated as reason:
             raise Refused(f"control flow that does not run as a step in a loop: {reason}") from None
-        for one in lists:
-            counter, (length, *extents) = whole_number(given[one.counter]), static_shape(given[one.place])
-            if counter != 0 or static_shape(found[one.place]) != (length, 1, *extents):
-                raise Refused(
-                    f"it writes {self._file.tensors[node.inputs[one.place]].name!r}, a list of {length} elements, not "
-                    "from the first to the last"
-                )
-            stacked, shape = found[one.place], (length, *extents)
-            (found[one.place],) = self._statements.collect(
-                lambda builder, value=stacked, shape=shape: builder.emit(relax.op.reshape(value, shape)),
-                operator=node.label, tensor=self._file.tensors[node.outputs[one.place]].name,
-            )  # fmt: skip
-        return [found[place] for place in range(len(given))]
+        for one in stacked:
+            found[one.place] = self._whole_list(node, one, given, found[one.place])
+        return found
+
+    def _whole_list(
+        self, node: TfliteNode, one: LoopList, given: Mapping[int, relax.Expr], stacked: relax.Expr
+    ) -> relax.Expr:
+        """Return a list after a loop from the elements of all iterations. Raises Refused if they are not all of it."""
+        assert one.counter is not None
+        count, *extents = static_shape(stacked)
+        if one.is_tensor:
+            length, *wanted = static_shape(given[one.place])
+            fits = extents == [1, *wanted]
+        else:
+            length, wanted, fits = self._lists[node.inputs[one.place]].count, extents, True
+        if whole_number(given[one.counter]) != 0 or count != length or not fits:
+            raise Refused(
+                f"it writes {self._file.tensors[node.inputs[one.place]].name!r}, a list of {length} elements, not "
+                "from the first to the last"
+            )
+        if not one.is_tensor:
+            return stacked
+        (whole,) = self._statements.collect(
+            lambda builder: builder.emit(relax.op.reshape(stacked, (length, *wanted))),
+            operator=node.label, tensor=self._file.tensors[node.outputs[one.place]].name,
+        )  # fmt: skip
+        return whole
 
     def _looped(self, node: TfliteNode, loop: TfliteLoop, body: LoopBody) -> list[relax.Expr]:
         """Return the values after a loop, then the stacked ones. It ends by its counter or, if data end it, by its
