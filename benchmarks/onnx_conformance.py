@@ -2,6 +2,7 @@
 
     python benchmarks/onnx_conformance.py --mode as-is
     python benchmarks/onnx_conformance.py --mode baked --sample 150 --seed 0
+    python benchmarks/onnx_conformance.py --way load --tables --results out/loads.jsonl   (and with --mode baked)
 
 Results are kept in a JSONL file and not computed again for an unchanged case (`--again` does). After a run of all
 cases the totals and the table of refusals in `benchmarks/conformance/` are written anew.
@@ -25,12 +26,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.conformance.build_case import build_case  # noqa: E402
 from benchmarks.conformance.cases import MODES, Case, load_cases  # noqa: E402
 from benchmarks.conformance.pool import run_all  # noqa: E402
+from benchmarks.conformance.reasons import counted, read_case  # noqa: E402
 from benchmarks.conformance.run_case import run_case  # noqa: E402
 from benchmarks.conformance.tables import VERDICTS, totals, write_tables  # noqa: E402
-from benchmarks.measure.commit import commit  # noqa: E402
+from benchmarks.measure.commit import commit, stamped, write_result  # noqa: E402
 
 Record = dict[str, object]
-_WAYS = {"build": build_case, "compile": run_case}
+_WAYS = {"build": build_case, "compile": run_case, "load": read_case}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mine = [records[case.key] for case in cases if case.key in records]
     verdicts = Counter(str(record["verdict"]) for record in mine)
     print(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS))
-    if options.tables:
+    if options.tables and options.way == "load":
+        write_result(Path(__file__).parent / "results" / "onnx_reasons.json", stamped(counted(records)))
+    elif options.tables:
         write_tables(totals(records), records, Path(__file__).parent / "conformance")
     return 1 if verdicts["wrong"] or verdicts["crash"] or verdicts["rejected"] else 0
 
@@ -98,7 +102,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--mode", choices=MODES, default="as-is", help="baked: inputs but the first are initializers")
     parser.add_argument(
         "--way", choices=_WAYS, default="compile",
-        help="compile: the compiler, one call of gcc; build: the public build(), verified as by default, 2 s a case",
+        help="compile: the compiler, one call of gcc; build: the public build(), verified as by default, 2 s a case; "
+             "load: only what is refused, and why",
     )  # fmt: skip
     parser.add_argument("--sample", type=int, help="run this many cases only, drawn with --seed")
     parser.add_argument("--seed", type=int, default=0)
@@ -108,7 +113,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds a case may take")
     parser.add_argument("--results", type=Path, default=ROOT / "out" / "conformance.jsonl")
-    parser.add_argument("--tables", action="store_true", help="write totals.json and RESULTS.md from all results")
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="write totals.json and RESULTS.md from all results; of loads, onnx_reasons.json",
+    )
     return parser.parse_args(arguments)
 
 

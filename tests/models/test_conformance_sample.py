@@ -1,6 +1,6 @@
 """A fixed sample of the ONNX backend suite through the generated C: what passes keeps passing, nothing is wrong.
 
-The whole suite: `python benchmarks/onnx_conformance.py`.
+Every refusal has one of ten reasons. The whole suite: `python benchmarks/onnx_conformance.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import pytest
 
 from benchmarks.conformance.cases import MODES, Case, load_cases
 from benchmarks.conformance.pool import run_all
+from benchmarks.conformance.reasons import REASONS, read_case, reasons_of
 from benchmarks.conformance.run_case import Outcome
 from tests.support.sweeps import some_of
 
 # Case key -> `pass` or `refused`.
 EXPECTED: dict[str, str] = json.loads(Path(__file__).with_name("conformance_sample.json").read_text(encoding="utf-8"))
-
-
 ALWAYS = sorted(EXPECTED)[::5]
 REST = sorted({*EXPECTED} - {*ALWAYS})
 
@@ -44,3 +43,24 @@ def test_sample_is_part_of_the_suite(suite: dict[str, Case]) -> None:
 def test_case(outcomes: dict[str, Outcome], key: str) -> None:
     outcome = outcomes[key]
     assert outcome.verdict == EXPECTED[key], f"{outcome.verdict}: {outcome.reason}\n{outcome.detail}"
+
+
+def test_refusals_of_the_sample_have_reasons(suite: dict[str, Case]) -> None:
+    refused = [suite[key] for key in sorted(EXPECTED) if EXPECTED[key] == "refused"][::4]
+    found = {case.key: read_case(case) for case in refused}
+    assert {outcome.verdict for outcome in found.values()} == {"refused"}
+    known = {reason.says for reason in REASONS}
+    assert set().union(*(reasons_of(outcome.detail) for outcome in found.values())) <= known
+
+
+def test_reasons_do_not_overlap() -> None:
+    for reason in REASONS:
+        assert reasons_of(f"model.onnx: cannot be compiled because of:\n  ai.onnx.A, once (a): {reason.says}") == {
+            reason.says
+        }
+    assert len(REASONS) == 10
+
+
+def test_a_clause_without_a_reason_is_found() -> None:
+    message = "m: cannot be compiled because of:\n  ai.onnx.A, twice (a, b): odd\n  ai.onnx.B, 2 times (c): strange"
+    assert reasons_of(message) == {"strange"}
