@@ -11,7 +11,7 @@ from codegen_c.arena.at_once import AtOnce, at_once
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import extents, extents_while, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
-from codegen_c.arena.overlap import Overlaps, overlaps, too_near
+from codegen_c.arena.overlap import Overlaps, distances, overlaps, too_near
 from codegen_c.arena.planners import AllocationProblem, with_planners
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.same_offset import with_same_offsets
@@ -327,21 +327,33 @@ def check_capacity(
 
 def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:
     """Return the program with loops over single rows, last row first, where the planned overlap needs that order."""
-    return replace(program, steps=tuple(_directed(step, placements) for step in program.steps))
+    return replace(program, steps=tuple(_directed(step, program, placements) for step in program.steps))
 
 
-def _directed(step: Step, placements: Mapping[str, Placement]) -> Step:
+def _directed(step: Step, program: Program, placements: Mapping[str, Placement]) -> Step:
     if not isinstance(step, KernelCall) or step.implementation.spatial is None:
         return step
-    output = placements.get(step.outputs[0])
-    inputs = [placements[name] for name in step.inputs if name in placements]
-    if output is None or not any(
-        p.memory == output.memory and p.offset < output.offset < p.offset + p.num_bytes for p in inputs
-    ):
+    if not any(_lies_below(step, position, program, placements) for position in range(len(step.inputs))):
         return step
     last = step.implementation.spatial.output_rows - 1
     rows = RowRange(begin=AffineRow(base=last, step=-1), end=AffineRow(base=last + 1, step=-1))
     return Loop(name=step.name, count=last + 1, body=(replace(step, rows=rows),))
+
+
+def _lies_below(step: KernelCall, position: int, program: Program, placements: Mapping[str, Placement]) -> bool:
+    """Return True if the output may overlap an input only because the last row is computed first.
+
+    The output then begins above the input, or with it if the first output row reads no input row.
+    """
+    source, output = (placements.get(name) for name in (step.inputs[position], step.outputs[0]))
+    if source is None or output is None or source.memory != output.memory:
+        return False
+    if source.offset != output.offset:
+        return source.offset < output.offset < source.offset + source.num_bytes
+    tensor = program.tensors[source.name]
+    seen = replace(tensor, shape=step.seen_shape(position, tensor))
+    up, down = distances(step.implementation, position, seen, program.tensors[output.name])
+    return up > 0 and down == 0
 
 
 @dataclass(kw_only=True)

@@ -239,8 +239,8 @@ def _under_way(step: Step, before: int | None) -> int | None:
 
 
 _BACKWARD = (
-    "Rows run from the last to the first: the output begins inside its input, at a higher address. In this order no "
-    "row is written before the rows of the input that lie there have been read."
+    "Rows run from the last to the first, because the output begins where its input begins or at a higher address. In "
+    "this order no row is written before the rows of the input that lie there have been read."
 )
 
 

@@ -101,16 +101,18 @@ TVM_EXT_INLINE bool tvm_ext_is_padded(const tvm_ext_window *window)
     return window->top > 0 || window->left > 0 || window->bottom > 0 || window->right > 0;
 }
 
-/* Returns the taps inside [0, extent) along an axis with padding before and behind; the first tap reads `first`. */
+/* Returns the taps inside [0, extent) along an axis with padding before and behind; the first tap reads `first`. If all
+ * taps are in padding, `begin` and `end` are equal. */
 TVM_EXT_INLINE tvm_ext_taps tvm_ext_taps_inside(int32_t first, int32_t taps, int32_t dilation, int32_t extent,
                                                 int32_t before, int32_t behind)
 {
     tvm_ext_taps inside = {0, taps};
     if (before > 0 && first < 0) {
-        inside.begin = (dilation - 1 - first) / dilation;
+        const int32_t begin = (dilation - 1 - first) / dilation;
+        inside.begin = begin < taps ? begin : taps;
     }
     if (behind > 0 && first + ((taps - 1) * dilation) >= extent) {
-        inside.end = (extent - first + dilation - 1) / dilation;
+        inside.end = first < extent ? (extent - first + dilation - 1) / dilation : 0;
     }
     return inside;
 }

@@ -8,6 +8,7 @@ import pytest
 
 from codegen_c.arena.bound import live_bytes, shared_bytes
 from codegen_c.arena.lifetimes import extents, lifetimes
+from codegen_c.arena.memory_plan import runs_backward
 from codegen_c.arena.overlap import Overlaps, distances, overlaps, row_bytes, sequence_pairs, too_near
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
@@ -73,6 +74,22 @@ def test_distances_where_rows_grow_or_shrink(x: int, y: int, up: int, down: int)
     planned, plan = plan_memory(made, activations="ram")
     validate(planned, plan)
     assert plan.arena_bytes == plan.lower_bound_bytes == 208 and plan.arenas[0].proved
+
+
+def test_output_rows_of_padding_alone_ahead_of_the_input() -> None:
+    """The output begins with its input, and its last row is written first: only then is no row overwritten unread."""
+    made = program({"x": WHOLE, "y": WHOLE + 2 * ROW_BYTES}, call("s", "x", "y"))
+    tensors = {name: replace(t, shape=(1, t.num_bytes // ROW_BYTES, 1, ROW_BYTES)) for name, t in made.tensors.items()}
+    (step,) = made.kernel_calls()
+    reads = RowAccess.sliding(ROWS, ROWS + 2, taps=1, padding=2)
+    spatial = Spatial(output_rows=ROWS + 2, inputs=(reads,))
+    step = replace(step, implementation=replace(step.implementation, spatial=spatial))
+    made = replace(made, tensors=tensors, steps=(step,))
+    assert distances(step.implementation, 0, tensor(made, "x"), tensor(made, "y")) == (48, 0)
+    planned, plan = plan_memory(made, activations="ram")
+    validate(planned, plan)
+    assert plan.arena_bytes == plan.lower_bound_bytes == WHOLE + 2 * ROW_BYTES
+    assert runs_backward(planned.steps[0])
 
 
 def test_in_place_needs_no_distance() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.shared.requantize import scale_of
-from codegen_c.operators.kinds import QConv2d, Window
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.helium.kernels import convolution as convolution_helium
 from codegen_c.targets.helium.kernels import groups as groups_helium
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
@@ -95,3 +95,17 @@ def test_pointwise(target, operators: list[QConv2d], seed: int) -> None:
 @given(operators=GROUPED, seed=seeds)
 def test_groups(operators: list[QConv2d], seed: int) -> None:
     assert_same_bytes(groups_helium.KERNEL, operators, seed)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_windows_in_padding_alone(groups: int) -> None:
+    """A window to the left or the right of the image has no taps in it, rather than a negative number of them."""
+    kind = TensorType(shape=(1, 4, 3, 6), dtype="int8", quantization=Quantization(scale=0.5, zero_point=-7))
+    operator = QConv2d(
+        inputs=(kind,),
+        outputs=(replace(kind, shape=(1, 12, 11, 4)),),
+        weight=np.random.default_rng(3).integers(-128, 128, (4, 3, 3, 6 // groups)).astype(np.int8),
+        weight_scale=np.full(4, 2.0**-9, np.float32), bias=np.arange(4, dtype=np.int32),
+        window=Window(kernel=(3, 3), padding=(5, 5, 5, 5)), groups=groups, low=-128, high=127,
+    )  # fmt: skip
+    assert_same_bytes(groups_helium.KERNEL if groups > 1 else convolution_helium.QCONV2D, [operator], 5)

@@ -94,6 +94,14 @@ def _network(rounding: str, *, words: bool = False) -> bytes:
     return file.bytes()
 
 
+def _in_padding(rounding: str) -> bytes:
+    """Windows that lie in padding alone: two rows ahead of the image, and a row on each side of all others."""
+    file = _File(18, (1, 4, 4, 3))
+    file.layer("a", "CONV2D", (1, 6, 4, 3), (3, 1, 1, 3), rounding, pad=(2, 0, 0, 0))
+    file.layer("b", "DEPTHWISE_CONV2D", (1, 10, 8, 3), (2, 2, 3, 1), rounding, pad=(2, 3, 3, 2))
+    return file.bytes()
+
+
 def _square(rounding: str) -> bytes:
     file = _File(14, (2, 6, 6))
     file.layer("a", "MATMUL", (2, 6, 6), (), rounding, per_channel=False, clamp=(-90, 77))
@@ -115,6 +123,7 @@ def _as_loops(data: bytes, samples: Sequence[Mapping[str, np.ndarray]], patch: p
         pytest.param(_network("SINGLE_ROUND"), 3, id="single"),
         pytest.param(_network("DOUBLE_ROUND"), 3, id="double"),
         pytest.param(_network("SINGLE_ROUND", words=True), 3, id="words"),
+        pytest.param(_in_padding("DOUBLE_ROUND"), 2, id="padding"),
         pytest.param(_square("DOUBLE_ROUND"), 1, id="matmul"),
     ],
 )

@@ -178,8 +178,6 @@ def _converted(graph: TosaGraph, readers: Mapping[str, list[TosaNode]], node: To
     weight = None if is_matmul else _weights(graph, node)
     if (weight is None) is not is_matmul or (is_matmul and data.type_name != "int8"):
         return None
-    if weight is not None and not _reaches(node, weight.shape[1:3]):
-        return None
     bias = np.zeros(1, np.int64) if weight is None else _numbers(graph, node.inputs[2])
     low, high = clamp_limits(clamp, result.type_name) if clamp else limits_of(result.type_name)
     input_zps = tuple(int(_numbers(graph, name)[0]) for name in node.inputs[2 if is_matmul else 3 :])
@@ -230,13 +228,6 @@ def _weights(graph: TosaGraph, node: TosaNode) -> np.ndarray | None:
         rows, columns = given.shape[:2]
         around_zero = around_zero.transpose(2, 3, 0, 1).reshape(-1, rows, columns, 1)
     return np.ascontiguousarray(around_zero.astype(np.int8))
-
-
-def _reaches(node: TosaNode, kernel: tuple[int, ...]) -> bool:
-    """Return True if each window has an element of the input, which the kernels' plan of rows requires."""
-    pad, dilation = node.attributes["pad"], node.attributes["dilation"]
-    spans = [(extent - 1) * step for extent, step in zip(kernel, dilation, strict=True)]  # type: ignore[call-overload]
-    return all(max(pad[2 * axis : 2 * axis + 2]) <= span for axis, span in enumerate(spans))  # type: ignore[index]
 
 
 def _bounds(

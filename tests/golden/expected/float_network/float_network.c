@@ -186,8 +186,8 @@ float_network_status float_network_run(void)
     float_network_permute_dims_image_0_nhwc(sram->image_0, sram->image_0_nhwc, 0, 6);
     float_network_conv1(sram->image_0_nhwc, sram->relu1, float_network_conv1_weights,
         float_network_conv1_bias, 0, 6);
-    /* Rows run from the last to the first: the output begins inside its input, at a higher address. In this order no
-     * row is written before the rows of the input that lie there have been read. */
+    /* Rows run from the last to the first, because the output begins where its input begins or at a higher address.
+     * In this order no row is written before the rows of the input that lie there have been read. */
     for (int32_t i = 0; i < 3; ++i) {
         float_network_pool_2(sram->relu1, sram->pool, 2 - i, 3 - i);
     }
