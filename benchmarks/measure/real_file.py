@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 NUM_INPUTS = 4
 FLOAT_ERROR = 1e-4
 """Error of floats, relative to the largest, above which the verification of a build judges the file."""
+LARGER_BYTES = 1 << 26
+"""Bytes of the memories for which a file is built that does not fit into those of the platform."""
 _ARENA_BYTES = 1 << 26
 _GENERIC = "generic"
 
@@ -30,28 +33,36 @@ def prepare() -> None:
     import tvm_ext.verification.reference_runtimes.ask  # noqa: F401
 
 
-def built(path: str, platform: str, rounding: str) -> dict[str, Any]:
+def built(path: str, platform: str, rounding: str, loading: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of a model file that is built for a platform and compared on this machine.
 
-    rounding: of a TensorFlow Lite file, as in `load`.
+    rounding: of a TensorFlow Lite file, as in `load`. loading: further arguments of `load`.
     Inputs are random, integers over the whole range that their type and the model's operators allow. The reference is
-    the runtime of the file's format. A file that is refused has `operators`, `error` and `reason` alone.
+    the runtime of the file's format. A file that does not fit into the memories of the platform is built for memories
+    of `LARGER_BYTES`, which `memory_bytes` says. A file that is refused has `operators`, `error` and `reason` alone.
     """
     import tvm_ext
     from tvm_ext.core.decisions.models import ModelOrigin
-    from tvm_ext.core.errors import TvmExtError
+    from tvm_ext.core.errors import DoesNotFit, TvmExtError
     from tvm_ext.core.options import BuildOptions
     from tvm_ext.verification.input_ranges import input_ranges, random_inputs
     from tvm_ext.verification.reference_runtimes.ask import ask_others
 
     operators: dict[str, int] = {}
+    memory: dict[str, int] = {}
+    target, options = tvm_ext.Platform.load(platform), BuildOptions(verify=())
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         begin = _cpu_s()
         try:
-            mod = tvm_ext.load(path, **({"rounding": rounding} if path.endswith(".tflite") else {}))
+            of_file = {"rounding": rounding} if path.endswith(".tflite") else {}
+            mod = tvm_ext.load(path, **of_file, **loading)
             operators = dict(Counter(node.operator for node in ModelOrigin.read(mod).nodes))
-            package = tvm_ext.build(mod, platform, Path(folder) / "out", BuildOptions(verify=()))
+            try:
+                package = tvm_ext.build(mod, target, Path(folder) / "out", options)
+            except DoesNotFit:
+                memory, target = {"memory_bytes": LARGER_BYTES}, _with_memories(target, LARGER_BYTES)
+                package = tvm_ext.build(mod, target, Path(folder) / "larger", options)
         except TvmExtError as error:
             reason = str(error).replace(path, Path(path).name).removeprefix(f"{type(error).__name__}: ")
             return {"operators": operators, "error": type(error).__name__, "reason": " ".join(reason.split())}
@@ -66,11 +77,16 @@ def built(path: str, platform: str, rounding: str) -> dict[str, Any]:
     if reference is not None:
         told = {"compared_with": reference.runtime, **_differences(found, reference.outputs)}
         if not told["differing"] and told["float_error"] > FLOAT_ERROR:
-            told["verified"] = _verifies(mod, platform)
-    return {"operators": operators, "cpu_s": round(seconds, 1), **_sizes(package.report), **told}
+            told["verified"] = _verifies(mod, target)
+    return {"operators": operators, "cpu_s": round(seconds, 1), **memory, **_sizes(package.report), **told}
 
 
-def _verifies(mod: Any, platform: str) -> bool:
+def _with_memories(platform: Any, size: int) -> Any:
+    """Return a platform whose memories all hold `size` bytes."""
+    return replace(platform, memories=tuple(replace(one, capacity_bytes=size) for one in platform.memories))
+
+
+def _verifies(mod: Any, platform: Any) -> bool:
     """Return True if the verification of a build, which knows the rounding noise of each output, passes."""
     import tvm_ext
     from tvm_ext.core.errors import VerificationFailed
