@@ -15,6 +15,7 @@ from codegen_c.kernels.contract import Implementation, Parameter, StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.shared.bit_widths import INCLUDES, NINE_BITS, NineBits, Reference
+from codegen_c.kernels.shared.window import rows_of_calls
 from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
@@ -50,7 +51,7 @@ def beside_int8(operator: Operator, made: Implementation, stored: StoredRows) ->
     roles = [parameter.role for parameter in function.parameters]
     _, height, columns, _ = bits.convolution.output.shape
     begin, end = ("row_begin", "row_end") if "row" in roles else ("0", str(height))
-    rows = min(stored.at_once or height, height) if "row" in roles else height
+    rows = max(rows_of_calls(height, stored) or {height}) if "row" in roles else height
     first = -(-made.scratch_bytes // ALIGNMENT) * ALIGNMENT
     own = (*bits.parameters(with_channels=True), *(() if "scratch" in roles else (SCRATCH,)))
     place = max(index for index, role in enumerate(roles) if role in ("input", "output", "constant")) + 1

@@ -76,7 +76,8 @@ class StoredRows:
     at_once: output rows that a call computes; the first and the last call may compute fewer. None: a single call
     computes all rows, or any number if rows are kept. If all rows are stored, a plan may call for one row after the
     other, the last first, if `Spatial` allows it (`descends`, and `rows_behind` is 0).
-    call_rows: all numbers of rows that calls compute, if they are known.
+    call_rows: all numbers of rows that calls compute, if they are known. A call may compute more rows than `at_once`,
+    if several calls of a sequence were merged: memory for the rows of a call is sized by `rows_of_calls`.
     pitch: elements from one pixel of the output to the next; None: its channels. Other kernels write the elements
     between.
     row_pitch: elements from one row of a single image to the next; None: its columns. A multiple of the pixels' pitch.

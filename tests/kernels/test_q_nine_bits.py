@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.beside_int8 import in_int8
-from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.registry import select
@@ -109,6 +109,21 @@ def test_in_place_of_the_input() -> None:
     expected = made.reference([x])[0]
     np.testing.assert_array_equal(run_kernel(layer, made, [x])[0], expected)
     assert made.scratch_bytes >= 16
+
+
+def test_scratch_of_calls_that_compute_more_rows() -> None:
+    """Calls of a sequence are merged to more rows than a call was planned for."""
+    kind = TensorType(shape=(1, 8, 5, 8), dtype="uint8", quantization=Quantization(scale=0.5, zero_point=100))
+    weight = np.random.default_rng(2).integers(-100, 100, (8, 3, 3, 8)).astype(np.int16)
+    weight[[3, 6], 0, 0, 1] = 140
+    layer = QConv2d(
+        inputs=(kind,), outputs=(kind,), weight=weight, weight_scale=np.full(8, 0.01, np.float32), low=0, high=255,
+        bias=np.zeros(8, np.int32), window=Window(kernel=(3, 3), padding=(1, 1, 1, 1)), rounding="tflite",
+    )  # fmt: skip
+    made = select(layer, HOST)
+    assert isinstance(made, Implementation) and made.keeping is not None and made.kernel.endswith("+nine_bits")
+    one, six = (made.keeping(StoredRows(at_once=1, call_rows=rows)) for rows in (frozenset({1}), frozenset({2, 6})))
+    assert six.scratch_bytes - one.scratch_bytes == 5 * 5 * 2
 
 
 def test_refusals() -> None:

@@ -101,14 +101,38 @@ def mobile_network() -> bytes:
     x = net.pool(x, net.shape(x)[1:3], "pool")
     x = net.dense(net.reshape(x, (-1, 16), "flat"), 12, "logits")
     outputs = [net.softmax(x, "probabilities")]
+    with_few_weights_beyond_int8(net)
+    return net.writer.finish(outputs)
+
+
+def with_few_weights_beyond_int8(net: Network, share: float = 0.02) -> None:
+    """Turn a network into one of unsigned bytes, of which a share of the weights lies beyond int8."""
     to_unsigned_bytes(net.writer, net.random, zero_point=128)
     for tensor in net.writer.tensors:
         if tensor.name.endswith("/weight"):
             given = np.frombuffer(net.writer.buffers[tensor.buffer], np.uint8)
-            scarce = np.where(net.random.random(given.size) < 0.02, 0, given.clip(14, 255))
+            scarce = np.where(net.random.random(given.size) < share, 0, given.clip(14, 255))
             net.writer.buffers[tensor.buffer] = scarce.astype(np.uint8).tobytes()
             tensor.quantized = Quantized(scale=tensor.quantized.scale, zero_point=141)
-    return net.writer.finish(outputs)
+
+
+@pytest.mark.parametrize("kernel", some_of([2], sweep=[3]))
+def test_pools_after_such_layers(kernel: int, tmp_path: Path) -> None:
+    """A call of a sequence computes all rows of a window of the pool, and scratch holds the channels of all of them."""
+    net = Network(int8=True, seed=2)
+    x = net.conv(net.input((1, 24, 24, 3)), 16, (5, 5), "first")
+    x = net.pool(x, (kernel, kernel), "pool", kind="MAX_POOL_2D")
+    outputs = [net.pool(net.conv(x, 12, (5, 5), "second"), (kernel, kernel), "last", kind="MAX_POOL_2D")]
+    with_few_weights_beyond_int8(net, 0.002)
+    data = net.writer.finish(outputs)
+    package = tvm_ext.build(tvm_ext.load(saved_tflite(data, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
+    assert [step["kernel"] for step in package.report["steps"]] == ["qconv2d_host+nine_bits, qpool2d_i8"] * 2
+    ((name, spec),) = package.inputs.items()
+    random = np.random.default_rng(4)
+    with package.session() as session:
+        for _ in range(5):
+            x = random.integers(0, 256, spec.shape).astype(np.uint8)
+            np.testing.assert_array_equal(*session.run({name: x}).values(), litert(data, [x])[0])
 
 
 def test_networks(tmp_path: Path) -> None:
