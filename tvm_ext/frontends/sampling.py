@@ -87,13 +87,18 @@ def _coordinate(axis: Axis, mode: str, x: int) -> float:
     """Return the coordinate in the input of output element x.
 
     Computed in float32, as onnxruntime does (upsamplebase.h): in float64 some would fall on the other side of the
-    integer or of the half at which the nearest element changes.
+    integer or of the half at which the nearest element changes. PyTorch (UpSample.h) multiplies by a rounded step where
+    onnxruntime divides, which moves a coordinate of 11 by 1e-6.
     """
     one, half = np.float32(1), np.float32(0.5)
     at, scale, last = np.float32(x), np.float32(axis.scale), np.float32(axis.source - 1)
     if mode == "align_corners":
         width = scale * np.float32(axis.source)
         return 0.0 if width == 1 else float(at * last / (width - one))
+    if mode == "torch_align_corners":
+        return 0.0 if axis.target == 1 else float(at * (last / np.float32(axis.target - 1)))
+    if mode == "torch_half_pixel":
+        return float((at + half) * np.float32(1 / axis.scale) - half)
     if mode == "asymmetric":
         whole = scale == np.float32(axis.target) / np.float32(axis.source)
         return float(at * np.float32(axis.source) / np.float32(axis.target) if whole else at / scale)

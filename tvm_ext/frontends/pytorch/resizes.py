@@ -37,7 +37,7 @@ def _resizes(mode: str, *, antialias: bool = False) -> Converter:
             for scale in [float(factor or target / source)]
         }
         # With antialiasing torch takes the scale from the corners, but coordinates from the centres of elements.
-        coordinates = "align_corners" if aligned and not antialias else "half_pixel"
+        coordinates = "half_pixel" if antialias else "torch_align_corners" if aligned else "torch_half_pixel"
         how = Interpolation(
             mode=mode, coordinates=coordinates, cubic_coeff_a=-0.5 if antialias else -0.75, antialias=antialias,
             exclude_outside=antialias,
@@ -105,22 +105,26 @@ def _grid_sample(node: Any, importer: Any) -> relax.Expr:
     )  # fmt: skip
 
 
-_ALONG_OTHER_AXES = ("upsample_linear1d", "upsample_trilinear3d")
-KEPT = tuple(f"{name}.{overload}" for name in _ALONG_OTHER_AXES for overload in ("vec", "default"))
-"""Operators that torch must not decompose: the result would look for the place of each element as it runs."""
-
-CONVERTERS: dict[str, Converter] = {
-    "grid_sampler_2d.default": _grid_sample,
-    "upsample_bilinear2d.vec": _resizes("linear"),
-    "upsample_bicubic2d.vec": _resizes("cubic"),
-    "_upsample_bilinear2d_aa.default": _resizes("linear", antialias=True),
-    "_upsample_bicubic2d_aa.default": _resizes("cubic", antialias=True),
+_RESIZES: dict[str, Converter] = {
+    **{
+        f"upsample_{name}.{overload}": _resizes(mode)
+        for name, mode in (
+            ("linear1d", "linear"), ("bilinear2d", "linear"), ("trilinear3d", "linear"), ("bicubic2d", "cubic"),
+        )
+        for overload in ("vec", "default")
+    },
     **{
         f"{prefix}{rank}d.{overload}": _nearest(exact=exact)
         for prefix, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True))
         for rank in (1, 2, 3)
         for overload in ("vec", "default")
     },
-    **{name: _resizes("linear") for name in KEPT},
-}
+    "_upsample_bilinear2d_aa.default": _resizes("linear", antialias=True),
+    "_upsample_bicubic2d_aa.default": _resizes("cubic", antialias=True),
+}  # fmt: skip
+
+KEPT = frozenset(_RESIZES)
+"""Operators that torch must not decompose: the result would look for the place of each element as it runs."""
+
+CONVERTERS: dict[str, Converter] = {"grid_sampler_2d.default": _grid_sample, **_RESIZES}
 """Converters for TVM's importer, by operator. Each raises Refused for element types that it cannot interpolate."""
