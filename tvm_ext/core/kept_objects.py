@@ -1,8 +1,9 @@
 """Compiled objects in the user's cache folder, by everything that affects an object.
 
-The name of an entry is a hash of the compiler, its flags, and the source after the preprocessor. Preprocessed text has
-no comments and no macros that the source does not use. A file of a changed model whose code and constants are the same
-is therefore not compiled again, although the hash of the model in its comments and headers differs.
+The name of an entry is a hash of the compiler, its flags, and the text of the source and its headers (`unit_text`),
+which has no comments. A file of a changed model whose code and constants are the same is therefore not compiled again,
+although the hash of the model in its comments and headers differs. Until it is compiled, no program runs: the
+preprocessor would take as long as compiling a short file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from tvm_ext.core.files.kept_files import default_folder, read_kept, write_kept
 from tvm_ext.core.processes.process import run_program
+from tvm_ext.core.unit_text import unit_text
 
 MOST_BYTES = 1 << 30
 """Limit of all entries. The entries that were not used for the longest time are removed first."""
@@ -29,24 +31,27 @@ _FOLDER = "objects"
 _FOLDERS = 64
 _UNKEPT_FLAGS = (
     "--coverage", "-fprofile", "-ftest-coverage", "-fstack-usage", "-fcallgraph", "-fdump", "-save-temps", "-g",
+    "-I", "-include", "-imacros", "-iquote", "-isystem",
 )  # fmt: skip
-"""Beginnings of flags with which a compiler writes more than an object, or numbers of lines into it."""
+"""Beginnings of flags with which a compiler writes more than an object, or reads files of which the cache knows
+nothing."""
+_OTHER_FOLDERS = ("CPATH", "C_INCLUDE_PATH")
+"""Environment variables that name further folders of headers."""
 _TIME_LIMIT_S = 20
 
 
 def compile_kept(
-    head: Sequence[str], source: Path, target: Path, preprocess: Callable[[Path], None], compile_one: Callable[[], None]
+    head: Sequence[str], source: Path, folders: Sequence[Path], target: Path, compile_one: Callable[[], None]
 ) -> None:
     """Write an object to `target`: from the cache, or by `compile_one`, whose object is then kept.
 
-    head: compiler and flags, without paths. preprocess: writes the preprocessed source to a file. Equal sources of
+    head: compiler and flags, without paths. folders: of headers, in the order of their search. Equal sources of
     several threads are compiled once. A cache that cannot be read or written has no other effect.
     """
-    if any(flag.startswith(_UNKEPT_FLAGS) for flag in head):
-        compile_one()
-        return
-    text = _preprocessed(target.with_name(f"{target.name}.i"), preprocess)
-    if not text or b".incbin" in text:  # the compiler has no preprocessor, or the assembler reads another file
+    text = None
+    if not any(flag.startswith(_UNKEPT_FLAGS) for flag in head) and not any(map(os.environ.get, _OTHER_FOLDERS)):
+        text = _text(source, folders, tuple(head))
+    if text is None:
         compile_one()
         return
     key = _key(tuple(head), source.name, text)
@@ -64,16 +69,16 @@ def compile_kept(
             _limit(entry.parent, MOST_BYTES // _FOLDERS)
 
 
-def _preprocessed(file: Path, preprocess: Callable[[Path], None]) -> bytes:
-    try:
-        preprocess(file)
-        return file.read_bytes() if file.is_file() else b""
-    finally:
-        file.unlink(missing_ok=True)
+def _text(source: Path, folders: Sequence[Path], head: tuple[str, ...]) -> bytes | None:
+    """Return the text that names an object; None where it cannot be told, and the compiler reports what is missing."""
+    system = _system_folders(head)
+    with suppress(OSError):
+        return unit_text(source, folders, system) if system else None
+    return None
 
 
 def _key(head: tuple[str, ...], name: str, text: bytes) -> str:
-    """Return the name of the entry of a preprocessed source. name: of the source, which is in the object's symbols."""
+    """Return the name of the entry of a source. name: of the source, which is in the object's symbols."""
     native = _native() if any("native" in flag for flag in head) else ""
     told = json.dumps([_identity(head), head, name, native, os.environ.get("SOURCE_DATE_EPOCH", "")])
     return hashlib.sha256(told.encode() + b"\0" + text).hexdigest()
@@ -118,6 +123,16 @@ def _native() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
         lines = re.findall(r"^(?:vendor_id|cpu family|model|stepping|flags|Features)\s*:.*$", text, re.MULTILINE)
     return "\n".join([platform.machine(), platform.processor(), *dict.fromkeys(lines)])
+
+
+@cache
+def _system_folders(head: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the folders in which a compiler looks for headers of the system; none if it does not tell."""
+    with suppress(OSError):
+        done = run_program([*head, "-E", "-v", "-x", "c", os.devnull], Path("/"), seconds=_TIME_LIMIT_S)
+        found = re.search(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", done.stderr, re.M | re.S)
+        return tuple(Path(line.strip()) for line in found[1].splitlines()) if found else ()
+    return ()
 
 
 @cache

@@ -106,11 +106,7 @@ def _compile(
         with turn:
             run_tool([*command, *arguments], source.parent, reads=[source])
 
-    compile_kept(
-        head, source, target,
-        preprocess=lambda file: run("-E", "-P", source.name, "-o", str(file)),
-        compile_one=lambda: run("-c", source.name, "-o", str(target)),
-    )  # fmt: skip
+    compile_kept(head, source, folders, target, lambda: run("-c", source.name, "-o", str(target)))
     return made_by(target, head[0])
 
 
