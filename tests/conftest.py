@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.analyzers import missing_tools
 from tests.support.packages import Packages
+from tvm_ext.assurance import assurance
+from tvm_ext.assurance.coverage import Coverage
 
 ROOT = Path(__file__).parent.parent
 # In every compilation, of child processes too: a user's build never depends on warnings, ours are to have none.
@@ -21,9 +23,24 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["TVM_EXT_CACHE"] = tempfile.mkdtemp(prefix="tvm_ext_cache_")
     atexit.register(shutil.rmtree, os.environ["TVM_EXT_CACHE"], ignore_errors=True)
 
+_UNCOUNTED = ("boards", "fuzz", "kernels", "models", "passes", "regressions")
+"""Folders of tests whose builds measure no coverage, but for tests that are marked `coverage`."""
+_MEASURE_COVERAGE = assurance.selftest_coverage
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/expected from what comes out")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the coverage of the self-test, a fourth of the time of a small build, where no test looks at it."""
+    counts = item.path.parent.name not in _UNCOUNTED or item.get_closest_marker("coverage") is not None
+    assurance.selftest_coverage = _MEASURE_COVERAGE if counts else _no_coverage
+
+
+def _no_coverage(folder: Path, model: str, **_: object) -> Coverage:
+    return Coverage(statements=None, covered=None, missed={}, missed_shared={}, reason="not measured for this test")
 
 
 @pytest.fixture(scope="session")

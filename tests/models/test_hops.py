@@ -22,6 +22,7 @@ from tvm_ext.verification.reference_runtimes.ask import ask
 from tvm_ext.verification.windows import against_windows, inner_of
 
 
+@pytest.mark.coverage
 @pytest.mark.board
 @pytest.mark.parametrize("padding", [VALID, SAME])
 @pytest.mark.parametrize("hop", [1, 2])

@@ -47,6 +47,7 @@ def written_to(package: Package, folder: Path, toolchain: Toolchain = HOST_TOOLC
     return [line for line in lines if line.split()[-2] in "BbDdCGgSs"]
 
 
+@pytest.mark.coverage
 @pytest.mark.parametrize("io", ["arena", "caller", "stream"])
 @pytest.mark.parametrize("name", ["states", "rows"])
 def test_instances_go_with_every_interface(name: str, io: str, tmp_path: Path) -> None:

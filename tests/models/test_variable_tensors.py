@@ -57,6 +57,7 @@ def test_their_multiply_accumulates_are_counted(is_int8: bool, tmp_path: Path) -
     assert sum(call.implementation.macs for call in lstm.program.kernel_calls()) == 2 * 4 * (4 * 5 + 4 * 4)
 
 
+@pytest.mark.coverage
 @pytest.mark.board
 @pytest.mark.parametrize("state", ["int8", "int16"])
 def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
@@ -198,6 +199,7 @@ def test_lstm_is_that_of_tflm(options: dict[str, int], tmp_path: Path) -> None:
     assert updates(package) == ["in place", "in place"] and list(package.inputs) == ["x"]
 
 
+@pytest.mark.coverage
 @pytest.mark.board
 def test_integer_lstm_gives_tflms_bytes(tmp_path: Path) -> None:
     """Over 500 steps on the host and 100 on the board; a reset begins anew, at the zero point."""
