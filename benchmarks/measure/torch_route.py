@@ -6,6 +6,7 @@ import re
 import resource
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,11 +16,12 @@ _SEEDS = (1, 2)
 
 
 def prepare() -> None:
-    """Import all that `built` needs, except for the libraries of the networks."""
-    import torch.onnx  # noqa: F401
+    """Import all that `built` needs."""
+    from benchmarks.networks.torch_libraries import import_libraries
 
-    import tvm_ext.building.build
-    import tvm_ext.verification.reference_runtimes.ask  # noqa: F401
+    import_libraries()
+    for name in ("onnxscript", "torch.onnx", "tvm_ext.building.build", "tvm_ext.verification.reference_runtimes.ask"):
+        import_module(name)
 
 
 def built(name: str, route: str) -> dict[str, Any]:

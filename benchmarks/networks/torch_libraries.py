@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -81,6 +82,13 @@ class First(nn.Module):
         lengths = () if self.axis is None else (torch.full((1,), x.shape[self.axis]),)
         result = self.inner(x, *lengths)
         return result[0] if isinstance(result, tuple) else result
+
+
+def import_libraries() -> None:
+    """Import all libraries, so that the processes of a fork server need not."""
+    _declare_operators()
+    for name in ("timm", "torchaudio.models", "torchvision.models", "transformers.models.bert.modeling_bert"):
+        import_module(name)
 
 
 def _torchvision(name: str, **options: Any) -> Callable[[], nn.Module]:
