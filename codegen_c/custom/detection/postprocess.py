@@ -1,13 +1,15 @@
 """TFLite_Detection_PostProcess: decode boxes from anchors, and select the best boxes that overlap no better box.
 
-Encodings [1, B, 4 or more], scores [1, B, K] and anchors [B, 4], each float32 or uint8 with a scale -> boxes float32[1,
-D, 4], classes and scores float32[1, D], and their number float32[1]; the rest is zeros. K: num_classes, or one more for
-the background. With use_regular_nms each class selects boxes separately, at most detections_per_class; without it, each
-anchor takes part with its best class. A box without an area overlaps no box; TensorFlow Lite Micro fails on it.
+Encodings [1, B, 4 or more], scores [1, B, K] and anchors [B, 4], each float32, or int8 or uint8 with a scale -> boxes
+float32[1, D, 4], classes and scores float32[1, D], and their number float32[1]; the rest is zeros. K: num_classes, or
+one more for the background. With use_regular_nms each class selects boxes separately, at most detections_per_class;
+without it, each anchor takes part with its best class. A box without an area overlaps no box; TensorFlow Lite Micro
+fails on it.
 
-LiteRT alone takes uint8, and it reads the anchors in the type of the encodings. A real number is (q - zero point) *
-scale in float32, so the order of scores is that of their bytes. Boxes are decoded only of anchors whose best score
-reaches the threshold, because each box takes two exponential functions in double precision.
+LiteRT alone takes uint8, and it reads the anchors in the type of the encodings. No runtime takes int8; its results are
+those of LiteRT for uint8 with 128 added to each byte and zero point. A real number is (q - zero point) * scale in
+float32, so the order of scores is that of their bytes. Boxes are decoded only of anchors whose best score reaches the
+threshold, because each box takes two exponential functions in double precision.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOpera
 _HEADER = "tvm_ext_detection.h"
 _SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 _MOST_OF_CLASS = 100
+_BYTES = ("int8", "uint8")
 
 
 def _number(call: CustomCall, name: str, default: float | None = None) -> float:
@@ -49,16 +52,16 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     """Return the reason why a call is not supported, or None."""
     given = call.present
-    if len(given) != 3 or len(call.inputs) != 3 or any(tensor.dtype not in ("float32", "uint8") for tensor in given):
+    if len(given) != 3 or len(call.inputs) != 3 or any(tensor.dtype not in ("float32", *_BYTES) for tensor in given):
         return (
-            f"its inputs are {', '.join(map(str, given))}; they must be encodings, scores and anchors in float32, or "
-            "in uint8. Put a DEQUANTIZE before it"
+            f"its inputs are {', '.join(map(str, given))}; they must be encodings, scores and anchors in float32, int8 "
+            "or uint8. Put a DEQUANTIZE before it"
         )
     if given[0].dtype != given[2].dtype:
         return f"its anchors are {given[2].dtype} and its encodings {given[0].dtype}; LiteRT reads both in one type"
-    unscaled = next((t for t in given if t.dtype == "uint8" and not len(t.scale) == len(t.zero_point) == 1), None)
+    unscaled = next((t for t in given if t.dtype in _BYTES and not len(t.scale) == len(t.zero_point) == 1), None)
     if unscaled is not None:
-        return f"its input {unscaled.name!r} is uint8 with {len(unscaled.scale)} scales; one scale is needed"
+        return f"its input {unscaled.name!r} is {unscaled.dtype} with {len(unscaled.scale)} scales; one scale is needed"
     encodings, scores, anchors = (tensor.shape for tensor in given)
     classes = int(_number(call, "num_classes"))
     if len(encodings) != 3 or len(scores) != 3 or encodings[:2] != scores[:2] or encodings[0] != 1:
@@ -74,6 +77,7 @@ def _refuses(call: CustomCall) -> str | None:
     return "a scale of its encodings is 0" if any(_number(call, name) == 0 for name in _SCALES) else None
 
 
+@np.errstate(over="ignore", invalid="ignore")  # as in the C, large encodings give boxes without end
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
     pairs = zip(call.present, (array for array in inputs if array is not None), strict=True)
     encodings, scores, anchors = (_real(tensor, array) for tensor, array in pairs)
@@ -167,10 +171,11 @@ def _code(call: CustomCall) -> CustomCode:
 
 
 def _steps(tensor: CustomTensor) -> str:
-    """Return how the C makes real numbers of a tensor's elements: its zero point and scale, 0 for floats."""
+    """Return how the C makes real numbers of a tensor's elements: its zero point, scale and sign, or 0 for floats."""
     if tensor.dtype == "float32":
-        return "{0.0f, 0.0f}"
-    return f"{{{float_literal(float(tensor.zero_point[0]))}, {float_literal(float(np.float32(tensor.scale[0])))}}}"
+        return "{0, 0.0f, false}"
+    is_signed = "true" if tensor.dtype == "int8" else "false"
+    return f"{{{tensor.zero_point[0]}, {float_literal(float(np.float32(tensor.scale[0])))}, {is_signed}}}"
 
 
 OPERATORS = (

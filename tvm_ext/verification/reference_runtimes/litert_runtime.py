@@ -16,6 +16,7 @@ from tvm_ext.verification.reference_runtimes.reference_result import Carried, af
 from tvm_ext.verification.reference_runtimes.tflite_tensors import (
     Sample,
     clear_unwritten,
+    detection_counts,
     inputs_of,
     made_tensors,
     read_unchanged,
@@ -48,9 +49,9 @@ def run_reference(
     file, data = read_unchanged(path, sha256, limits, signature)
     if any(is_of_mediapipe(node) for node in file.nodes):
         data = _with_built_in_layers(data)
-    watched = made_tensors(file, inner)
-    if other_mode and watched:
-        data = with_outputs(data, file.main, [*watched.values()])
+    watched, counts = made_tensors(file, inner), detection_counts(path, file)
+    if other_mode and (watched or counts):
+        data = with_outputs(data, file.main, [*watched.values(), *counts])
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
         arrays = inputs_of(file, {**sample, **kept})
@@ -72,7 +73,7 @@ def run_reference(
         tensor_of = partial(interpreter.get_tensor, subgraph_index=file.main)
         if not other_mode:
             _check_quotients(path, file, tensor_of)
-        values = {index: np.array(tensor_of(index)) for index in (*file.outputs, *watched.values())}
+        values = {index: np.array(tensor_of(index)) for index in (*file.outputs, *watched.values(), *counts)}
         clear_unwritten(file, values)
         outputs.append({file.tensors[index].name: values[index] for index in file.outputs})
         tensors = {name: values[index] for name, index in watched.items()}

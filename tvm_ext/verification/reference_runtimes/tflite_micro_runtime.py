@@ -17,6 +17,7 @@ from tvm_ext.verification.reference_runtimes.reference_result import Carried, af
 from tvm_ext.verification.reference_runtimes.tflite_tensors import (
     Sample,
     clear_unwritten,
+    detection_counts,
     inputs_of,
     made_tensors,
     read_unchanged,
@@ -74,7 +75,7 @@ def run_reference(
         raise UnsupportedModel(f"{path}: the shape of {stale!r} in the file is not that of its inputs.")
     if any(node.operator == "GREATER" and file.tensors[node.inputs[0]].dtype == "int16" for node in file.nodes):
         raise UnsupportedModel(f"{path}: GREATER of int16 leaves its results unwritten.")
-    watched = made_tensors(file, inner)
+    watched, counts = made_tensors(file, inner), detection_counts(path, file)
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
         if interpreter is None or not states:  # an interpreter keeps its variables from sample to sample
@@ -84,7 +85,8 @@ def run_reference(
         for place, array in enumerate(inputs_of(file, {**sample, **kept})):
             interpreter.set_input(array, place)
         interpreter.invoke()
-        values = {index: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for index in watched.values()}
+        seen_inside = (*watched.values(), *counts)
+        values = {index: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for index in seen_inside}
         values |= {index: np.array(interpreter.get_output(place)) for place, index in enumerate(file.outputs)}
         clear_unwritten(file, values)
         outputs.append({file.tensors[index].name: values[index] for index in file.outputs})

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tflite
 
-from tvm_ext.core.errors import BadModel
+from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.tflite.read_file import TfliteFile, read_tflite
 
@@ -50,13 +50,30 @@ def with_outputs(data: bytes, subgraph: int, tensors: Sequence[int]) -> bytes:
     return bytes(changed)
 
 
+_DETECTIONS = "TFLite_Detection_PostProcess"
+
+
+def detection_counts(path: str, file: TfliteFile) -> tuple[int, ...]:
+    """Return the tensors with the numbers of detections, which `clear_unwritten` needs.
+
+    Raises UnsupportedModel if an operator of the file reads rows after the last detection, which the runtimes leave
+    unwritten: no result of it can be compared.
+    """
+    nodes = [node for node in file.nodes if node.operator == _DETECTIONS]
+    rows = {index for node in nodes for index in node.outputs[:-1]}
+    reader = next((node.operator for node in file.nodes if rows & {*node.inputs}), None)
+    if reader is not None:
+        raise UnsupportedModel(f"{path}: {reader} reads rows of {_DETECTIONS} that this runtime leaves unwritten.")
+    return tuple(node.outputs[-1] for node in nodes)
+
+
 def clear_unwritten(file: TfliteFile, values: Mapping[int, Array]) -> None:
     """Set rows after the last detection to 0, where TFLite_Detection_PostProcess leaves what its memory held before.
 
-    values: tensors by index, which are changed.
+    values: tensors by index, with those of `detection_counts`; they are changed.
     """
     for node in file.nodes:
-        if node.operator == "TFLite_Detection_PostProcess" and node.outputs[-1] in values:
+        if node.operator == _DETECTIONS:
             count = int(values[node.outputs[-1]].reshape(-1)[0])
             for index in values.keys() & set(node.outputs[:-1]):
                 values[index][:, count:] = 0

@@ -9,8 +9,9 @@
 
 /* Real numbers of bytes: (byte - zero_point) * step; a step of 0 stands for floats. */
 typedef struct {
-    float zero_point;
+    int32_t zero_point;
     float step;
+    bool is_signed;
 } tvm_ext_detection_steps;
 
 /* Boxes, and rows and classes of their scores. first: column of the first class. scale: {y, x, h, w} of encodings.
@@ -41,11 +42,16 @@ typedef struct {
     uint8_t *open;
 } tvm_ext_detection_memory;
 
+static inline int32_t tvm_ext_detection_byte(const void *values, int32_t place, const tvm_ext_detection_steps *steps)
+{
+    return steps->is_signed ? (int32_t)((const int8_t *)values)[place] : (int32_t)((const uint8_t *)values)[place];
+}
+
 /* Real number of an element of floats or of bytes. */
 static inline float tvm_ext_detection_real(const void *values, int32_t place, const tvm_ext_detection_steps *steps)
 {
     if (steps->step > 0.0f) {
-        return ((float)((const uint8_t *)values)[place] - steps->zero_point) * steps->step;
+        return (float)(tvm_ext_detection_byte(values, place, steps) - steps->zero_point) * steps->step;
     }
     return ((const float *)values)[place];
 }
@@ -57,7 +63,8 @@ static inline int32_t tvm_ext_detection_best_class(const void *scores, int32_t a
     int32_t best = 0;
     for (int32_t k = 1; k < shape->classes; ++k) {
         const bool is_better = shape->scores.step > 0.0f
-                                   ? ((const uint8_t *)scores)[first + k] > ((const uint8_t *)scores)[first + best]
+                                   ? tvm_ext_detection_byte(scores, first + k, &shape->scores) >
+                                         tvm_ext_detection_byte(scores, first + best, &shape->scores)
                                    : ((const float *)scores)[first + k] > ((const float *)scores)[first + best];
         best = is_better ? k : best;
     }
