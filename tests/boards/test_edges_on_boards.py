@@ -13,6 +13,7 @@ from tests.boards.toy import build_elf, write_texts
 from tests.support.edge_cases import CASES, model_of
 from tests.support.index_cases import INDEX_CASES
 from tests.support.onnx_models import saved
+from tests.support.sweeps import some_of
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.board
 TESTED = [case for case in (*CASES, *INDEX_CASES) if case.name != "Pow"]
 
 
+@pytest.mark.parametrize("board", some_of(["cortex_m55"], sweep=["cortex_m4"]), indirect=True)
 def test_results_are_those_of_the_table(board: Platform, tmp_path: Path) -> None:
     compiled = compile_module(load(saved(model_of(TESTED), tmp_path)), board, BuildOptions())
     interface = compiled.interface

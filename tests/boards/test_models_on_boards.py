@@ -8,7 +8,7 @@ import pytest
 import tvm_ext.building.build
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import Packages, assert_close, sample
-from tests.support.sweeps import some_of
+from tests.support.sweeps import some_of, some_rows
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.platform import Platform
@@ -20,6 +20,7 @@ SMALL = BuildOptions(io="caller", optimize="size", verify=("host", "qemu"))
 
 
 @pytest.mark.parametrize("name", some_of(["resnet_int8"], sweep=["kws_int8", "kws_fp32", "resnet_fp32"]))
+@pytest.mark.parametrize("board", some_of(["cortex_m55"], sweep=["cortex_m4"]), indirect=True)
 def test_shared_models(packages: Packages, shared_models, board: Platform, name: str) -> None:
     """Verified on host and board; a run of one's own agrees, bytes for integers, and instructions are counted."""
     package = packages.shared(name, board.name, BOTH)
@@ -41,9 +42,15 @@ def test_shared_models(packages: Packages, shared_models, board: Platform, name:
 
 
 @pytest.mark.parametrize(
-    "name", some_of(["branches", "moves_data", "nasty_names"], sweep=["gathers", "output_that_is_an_input"])
+    ("name", "options"),
+    some_rows(
+        [("branches", BOTH), ("moves_data", SMALL), ("nasty_names", SMALL)],
+        sweep=[
+            *((name, SMALL) for name in ("branches", "gathers", "output_that_is_an_input")),
+            *((name, BOTH) for name in ("moves_data", "nasty_names", "gathers", "output_that_is_an_input")),
+        ],
+    ),
 )
-@pytest.mark.parametrize("options", [BOTH, SMALL], ids=["arena", "caller"])
 def test_small_models(packages: Packages, name: str, options: BuildOptions) -> None:
     package = packages.small(name, SMALL_MODELS[name], "cortex_m4", options)
     assert package.report["verify"]["qemu"]["passed"]

@@ -71,6 +71,7 @@ def test_crops_and_resizes_verify(
 
 @pytest.mark.board
 @pytest.mark.parametrize("quantize", some_of(["none"], sweep=["int8"]))
+@pytest.mark.parametrize("board", some_of(["cortex_m55"], sweep=["cortex_m4"]), indirect=True)
 def test_patches_verify(tmp_path: Path, board: Platform, quantize: Literal["none", "int8"]) -> None:
     """A wide image in strips on every board, with the kernels of each."""
     path, samples = saved(image_network(14, aspect=6), tmp_path), tmp_path / "samples.npz"
@@ -87,6 +88,7 @@ def test_patches_verify(tmp_path: Path, board: Platform, quantize: Literal["none
 
 
 @pytest.mark.board
+@pytest.mark.parametrize("board", some_of(["cortex_m4"], sweep=["cortex_m55"]), indirect=True)
 def test_a_split_model_verifies(shared_models: Path, tmp_path: Path, board: Platform) -> None:
     """resnet needs 34 KB whole; within 20 KB the board gives the host's bytes."""
     module = tvm_ext.load(shared_models / "resnet_int8.onnx")

@@ -13,11 +13,13 @@ from benchmarks import zoo
 from tests.support.kinds import image
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import sample
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 
 
 @pytest.mark.board
+@pytest.mark.parametrize("board", some_of(["cortex_m55"], sweep=["cortex_m4"]), indirect=True)
 def test_a_streamed_model_verifies(shared_models: Path, tmp_path: Path, board: Platform) -> None:
     """resnet holds 3 KB of image else; the self-test in the ELF streams its vector too."""
     module = tvm_ext.load(shared_models / "resnet_int8.onnx")

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.fuzzing.draw import KINDS, kind_of
 from benchmarks.fuzzing.fuzzer import Fuzzer, warm_fuzzer
+from tests.support.sweeps import some_of
 
 SEED = 2026
 NUM_DAMAGED, NUM_VALID = 120, 10
@@ -16,9 +17,9 @@ def fuzzer() -> Fuzzer:
     return warm_fuzzer(SEED)
 
 
-def _indices(count: int, *, valid: bool) -> list[int]:
+def _indices(count: int, half: int, *, valid: bool) -> list[int]:
     found = (index for index in range(100 * count) if kind_of(SEED, index).startswith("valid") == valid)
-    return [next(found) for _ in range(count)]
+    return [next(found) for _ in range(count)][half::2]
 
 
 def _assert_no_failure(fuzzer: Fuzzer, indices: list[int]) -> None:
@@ -27,12 +28,14 @@ def _assert_no_failure(fuzzer: Fuzzer, indices: list[int]) -> None:
     assert not failed, f"python benchmarks/fuzz.py --seed {SEED} --case INDEX shows each:\n" + "\n".join(lines)
 
 
-def test_damaged_files(fuzzer: Fuzzer) -> None:
-    _assert_no_failure(fuzzer, _indices(NUM_DAMAGED, valid=False))
+@pytest.mark.parametrize("half", some_of([0], sweep=[1]))
+def test_damaged_files(fuzzer: Fuzzer, half: int) -> None:
+    _assert_no_failure(fuzzer, _indices(NUM_DAMAGED, half, valid=False))
 
 
-def test_valid_models(fuzzer: Fuzzer) -> None:
-    _assert_no_failure(fuzzer, _indices(NUM_VALID, valid=True))
+@pytest.mark.parametrize("half", some_of([0], sweep=[1]))
+def test_valid_models(fuzzer: Fuzzer, half: int) -> None:
+    _assert_no_failure(fuzzer, _indices(NUM_VALID, half, valid=True))
 
 
 def test_a_case_is_a_function_of_seed_and_index(fuzzer: Fuzzer) -> None:

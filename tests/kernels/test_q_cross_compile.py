@@ -47,6 +47,7 @@ from tests.kernels.test_q_sixteen_bits import unary, widened, widened_type
 from tests.kernels.test_qrecurrent import INPUT, LAYERS, integers, operator_of
 from tests.kernels.test_qreduce import taps
 from tests.support.runtime_headers import INCLUDE_FLAGS
+from tests.support.sweeps import some_of
 
 PREFIX = "arm-none-eabi-"
 FULL = {"low": -128, "high": 127}
@@ -153,7 +154,7 @@ def test_every_integer_kernel_is_here() -> None:
 
 
 @pytest.mark.skipif(shutil.which(f"{PREFIX}gcc") is None, reason=f"{PREFIX}gcc is not installed")
-@pytest.mark.parametrize("optimize", ["-O2", "-Os", "-O3"])
+@pytest.mark.parametrize("optimize", some_of(["-Os", "-O3"], sweep=["-O2"]))
 def test_compiles_for_cortex_m_without_float(tmp_path: Path, optimize: str) -> None:
     """Software floating point would show as calls into the compiler's library."""
     source, target = tmp_path / "kernels.c", tmp_path / "kernels.o"

@@ -48,7 +48,7 @@ def smallest(path: Path, folder: Path, arena: int) -> Package | None:
     return None
 
 
-@pytest.mark.parametrize("seed", some_of([0, 6], sweep=[1, 2, 3, 4, 5, 7, 8, 9, 10, 11]))
+@pytest.mark.parametrize("seed", some_of([6], sweep=[0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11]))
 def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show."""
     path = saved(image_network(seed), tmp_path)
@@ -94,7 +94,7 @@ def test_poison_changes_nothing_in_split_networks(tmp_path: Path) -> None:
         assert_same_bits(run_instrumented(compiled, inputs, lambda *_: None), changed)
 
 
-@pytest.mark.parametrize("name", some_of(["kws_int8", "resnet_int8"], sweep=["resnet_fp32"]))
+@pytest.mark.parametrize("name", some_of(["kws_int8"], sweep=["resnet_int8", "resnet_fp32"]))
 def test_shared_models_within_less(shared_models: Path, tmp_path: Path, name: str) -> None:
     path = shared_models / f"{name}.onnx"
     whole = built(path, tmp_path / "whole")

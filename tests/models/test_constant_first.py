@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
 from tests.models.onnx_models import saved
+from tests.support.sweeps import some_rows
 from tvm_ext import BuildOptions, Package
 
 NODE = helper.make_node
@@ -79,8 +80,10 @@ def test_floats(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("platform", ["cortex_m4", "cortex_m55"])
-@pytest.mark.parametrize("columns", [1, 7])
+@pytest.mark.parametrize(
+    ("platform", "columns"),
+    some_rows([("cortex_m4", 1), ("cortex_m55", 7)], sweep=[("cortex_m4", 7), ("cortex_m55", 1)]),
+)
 def test_integers(platform: str, columns: int, tmp_path: Path) -> None:
     package = tvm_ext.build(saved(quantized(columns), tmp_path), platform, tmp_path / "out", BuildOptions())
     for target in ("host", "qemu"):

@@ -18,7 +18,7 @@ from codegen_c.program.steps import RowSteps
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
-from tests.support.sweeps import some_of
+from tests.support.sweeps import some_of, some_rows
 from tvm_ext import BuildOptions, Package
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import Platform
@@ -103,7 +103,9 @@ def test_vectors_that_no_run_divides_stay_whole(hidden: int, tmp_path: Path) -> 
     assert not sequences(compiled(model, tmp_path, ram=least))
 
 
-@pytest.mark.parametrize(("make", "ram"), [(quantized, 800), (lambda model: model, 1500)], ids=["int8", "float32"])
+@pytest.mark.parametrize(
+    ("make", "ram"), some_rows([(quantized, 800)], sweep=[(lambda model: model, 1500)]), ids=["int8", "float32"]
+)
 def test_runs_in_several_memories(make: Callable[[onnx.ModelProto], onnx.ModelProto], ram: int, tmp_path: Path) -> None:
     """Both memories for tensors are short: the same bits as with all of them."""
     module = tvm_ext.load(saved(make(wide_mlp("mlp", features=64, hidden=1024)), tmp_path))

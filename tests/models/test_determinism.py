@@ -40,7 +40,7 @@ def compare(model: Path, platform: str, tmp_path: Path, verify: str) -> dict[str
 
 
 @pytest.mark.parametrize("name", some_of(["moves_data"], sweep=["branches"]))
-@pytest.mark.parametrize("verify", some_of(["host"], sweep=[""]), ids=["verified", "unverified"])
+@pytest.mark.parametrize("verify", some_of([""], sweep=["host"]), ids=["unverified", "verified"])
 def test_small_models(tmp_path: Path, name: str, verify: str) -> None:
     files = compare(saved(SMALL_MODELS[name](), tmp_path, name), "host", tmp_path, verify)
     assert {"report.json", "README.md", "Makefile", f"{name}.c", f"lib{name}.a"} <= set(files)

@@ -16,6 +16,7 @@ from relay_passes.regions.form_composites import FormComposites
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from tests.support.packages import HOST_ONLY
 from tests.support.peers import tool
+from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU, RELU6, SAME, VALID
 from tvm_ext import BuildOptions
@@ -87,7 +88,7 @@ def image_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return image_network().saved(tmp_path_factory.mktemp("dynamic"))
 
 
-@pytest.mark.parametrize("platform", ["host", "cortex_m4", "cortex_m55"])
+@pytest.mark.parametrize("platform", some_of(["host", "cortex_m55"], sweep=["cortex_m4"]))
 def test_convolutions_are_litert_s(platform: str, image_file: Path, tmp_path: Path) -> None:
     """Bit for bit: with the range, all arithmetic is the same."""
     tool(LITERT)

@@ -11,6 +11,7 @@ from onnx import TensorProto
 import tvm_ext
 from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.peers import peer
+from tests.support.sweeps import some_rows
 from tests.support.tflite_models import SAME, VALID
 from tests.support.tflite_runners import saved_tflite
 from tests.support.tflite_state_models import over_time
@@ -24,8 +25,7 @@ from tvm_ext.verification.windows import against_windows, inner_of
 
 @pytest.mark.coverage
 @pytest.mark.board
-@pytest.mark.parametrize("padding", [VALID, SAME])
-@pytest.mark.parametrize("hop", [1, 2])
+@pytest.mark.parametrize(("padding", "hop"), some_rows([(VALID, 2), (SAME, 1)], sweep=[(VALID, 1), (SAME, 2)]))
 def test_hops_answer_as_windows(padding: int, hop: int, tmp_path: Path) -> None:
     """By TensorFlow Lite Micro on whole windows, and byte for byte by the program of whole windows."""
     peer("tflite_micro")
@@ -60,7 +60,9 @@ def test_the_first_runs_are_not_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.board
-@pytest.mark.parametrize(("board", "most_instructions"), [("cortex_m4", 70_000), ("cortex_m55", 25_000)])
+@pytest.mark.parametrize(
+    ("board", "most_instructions"), some_rows([("cortex_m55", 25_000)], sweep=[("cortex_m4", 70_000)])
+)
 def test_the_streaming_wake_word(board: str, most_instructions: int, shared_streaming: Path, tmp_path: Path) -> None:
     """MLPerf Tiny's, a window of 30 frames of which each run brings one, in 4,096 B of all memories together."""
     peer("tflite_micro")

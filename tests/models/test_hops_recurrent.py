@@ -92,9 +92,10 @@ CASES: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "lstm on every second frame": (2, {"kind": "LSTM", "stride": 2, "ahead": 1, "frames": 80}),
     "two layers": (2, {"kind": "GRU", "layers": 2}),
 }
+OFTEN = ("lstm on every second frame", "gru that waits for a whole run")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_of(OFTEN, sweep=[case for case in CASES if case not in OFTEN]))
 def test_states_go_on_as_in_a_clip(case: str, tmp_path: Path) -> None:
     hop, choices = CASES[case]
     choices = dict(choices)

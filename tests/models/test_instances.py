@@ -14,6 +14,7 @@ import tvm_ext
 from tests.golden import models as plain_models
 from tests.support import state_models
 from tests.support.onnx_models import saved
+from tests.support.sweeps import some_rows
 from tvm_ext import BuildOptions, Package
 from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadOptions, BadPackage
@@ -48,8 +49,13 @@ def written_to(package: Package, folder: Path, toolchain: Toolchain = HOST_TOOLC
 
 
 @pytest.mark.coverage
-@pytest.mark.parametrize("io", ["arena", "caller", "stream"])
-@pytest.mark.parametrize("name", ["states", "rows"])
+@pytest.mark.parametrize(
+    ("name", "io"),
+    some_rows(
+        [("states", "arena"), ("rows", "caller"), ("states", "stream")],
+        sweep=[("rows", "arena"), ("states", "caller"), ("rows", "stream")],
+    ),
+)
 def test_instances_go_with_every_interface(name: str, io: str, tmp_path: Path) -> None:
     model = state_models.frames() if name == "states" else plain_models.float_network()
     package = built(model, tmp_path, STATES if name == "states" else None, io=io)

@@ -52,7 +52,7 @@ def assert_same_bits(whole: Compiled, small: Compiled, seed: int) -> None:
         np.testing.assert_array_equal(array.view(np.uint8), expected[name].view(np.uint8))
 
 
-@pytest.mark.parametrize("seed", some_of([6, 14, 17], sweep=[0, 5, 9, 13, 15, 16, 18, 19]))
+@pytest.mark.parametrize("seed", some_of([6, 14], sweep=[0, 5, 9, 13, 15, 16, 17, 18, 19]))
 def test_random_float_networks(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show.
 
@@ -66,7 +66,7 @@ def test_random_float_networks(seed: int, tmp_path: Path) -> None:
     assert_same_bits(whole, small, seed)
 
 
-@pytest.mark.parametrize("seed", some_of([9, 14], sweep=[5, 15, 17]))
+@pytest.mark.parametrize("seed", some_of([14], sweep=[5, 9, 15, 17]))
 def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
     """Kernels for the Cortex-M4, whose integers are those of the host."""
     board = Platform.load("cortex_m4")
@@ -81,7 +81,7 @@ def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
     assert_same_bits(whole, small, seed)
 
 
-@pytest.mark.parametrize("kind", ["float", "int8"])
+@pytest.mark.parametrize("kind", some_of(["int8"], sweep=["float"]))
 def test_strips_that_are_born_in_their_result(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever they can be, also where that takes more bytes: each strip's last layer writes rows that lie apart."""
     path = image(14, int8=True, aspect=6)(tmp_path) if kind == "int8" else saved(image_network(0, aspect=6), tmp_path)

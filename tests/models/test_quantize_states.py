@@ -16,6 +16,7 @@ from relay_passes.analysis.choose_precision import Ratio
 from relay_passes.dataflow import array_of, bindings, op_name, outputs
 from tests.support import state_models as models
 from tests.support.onnx_models import saved
+from tests.support.sweeps import some_rows
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import KeptStates
@@ -52,7 +53,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "io_type"), [("ring", "int8"), ("delays", "float32"), ("gru", "int8")])
+@pytest.mark.parametrize(
+    ("name", "io_type"), some_rows([("ring", "int8"), ("gru", "int8")], sweep=[("delays", "float32")])
+)
 def test_int8_states_follow_the_float_model(name: str, io_type: str, tmp_path: Path) -> None:
     """Over 100 steps of other samples, beside onnxruntime on the float model with its own states."""
     model, pairs, shapes, width = CASES[name]

@@ -22,7 +22,7 @@ FORMS = [
     ("QDQ", "QInt8", "QInt8"),
     ("QDQ", "QUInt16", "QInt8"),
     ("QOperator", "QUInt8", "QInt8"),
-    ("QDQ", "QUInt8", "QUInt8"),
+    pytest.param("QDQ", "QUInt8", "QUInt8", marks=pytest.mark.sweep),
     pytest.param("QDQ", "QUInt8", "QInt8", marks=pytest.mark.sweep),
     pytest.param("QDQ", "QInt16", "QInt8", marks=pytest.mark.sweep),
     pytest.param("QDQ", "QInt16", "QUInt8", marks=pytest.mark.sweep),

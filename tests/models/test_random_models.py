@@ -15,7 +15,7 @@ from tvm_ext import BuildOptions
 from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 
-@pytest.mark.parametrize("seed", some_of([2, 8, 15, 20], sweep=range(21, 26)))
+@pytest.mark.parametrize("seed", some_of([2, 15], sweep=[8, *range(20, 26)]))
 def test_on_the_host(packages: Packages, seed: int) -> None:
     package = packages.small(f"random_{seed}", lambda: random_model(seed))
     inputs = sample(package)

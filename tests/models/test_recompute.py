@@ -29,7 +29,7 @@ from tests.support.onnx_models import model_of, saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
-from tests.support.sweeps import some_of
+from tests.support.sweeps import some_of, some_rows
 from tvm_ext import BuildOptions
 from tvm_ext.compilation.pipeline import compile_module, origin
 from tvm_ext.compilation.stages import passes
@@ -107,7 +107,7 @@ def assert_same_bits(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -
 
 
 @pytest.mark.parametrize("split", some_of([True], sweep=[False]))
-@pytest.mark.parametrize("make", [skipping_network, partial(random_model, num_layers=10)])
+@pytest.mark.parametrize("make", some_of([partial(random_model, num_layers=10)], sweep=[skipping_network]))
 def test_any_repeats_keep_every_bit(make: Callable[[int], onnx.ModelProto], split: bool, tmp_path: Path) -> None:
     repeated = 0
     for seed in SEEDS:
@@ -180,7 +180,10 @@ def test_networks_that_fit_only_by_recompute(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "ram", "by"),
-    [("gated_unet_16_int8", 150_000, "recompute"), ("gated_dense_block_8_int8", 80_000, "split and recompute")],
+    some_rows(
+        [("gated_unet_16_int8", 150_000, "recompute")],
+        sweep=[("gated_dense_block_8_int8", 80_000, "split and recompute")],
+    ),
 )
 def test_networks_of_the_zoo_that_fit_only_by_recompute(name: str, ram: int, by: str, tmp_path: Path) -> None:
     module = tvm_ext.load(saved(zoo.build(name), tmp_path))

@@ -59,9 +59,17 @@ CASES = {
     "rnn": layer("RNN", 40),
     "rnn of other functions": layer("RNN", 40, activations=["LeakyRelu"], activation_alpha=[0.3]),
 }  # fmt: skip
+OFTEN = (
+    "lstm both ways",
+    "lstm with states",
+    "lstm with peepholes",
+    "lstm of one gate for both",
+    "gru that resets behind",
+    "gru of other functions",
+)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_of(OFTEN, sweep=[case for case in CASES if case not in OFTEN]))
 def test_a_loop_gives_what_onnxruntime_gives(case: str, tmp_path: Path) -> None:
     package = tvm_ext.build(saved(CASES[case], tmp_path), "host", tmp_path / "out", BuildOptions())
     found = package.report["verify"]["host"]

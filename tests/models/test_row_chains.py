@@ -27,13 +27,13 @@ RUN_IN_ROWS = {"none": {4, 7, 9}, "int8": {0, 1, 3, 12}}
 """Seeds of which at least one budget is met by rows; of others it may be that nothing makes them smaller."""
 
 
-@pytest.mark.parametrize("seed", some_of([4, 7], sweep=[9, *range(100, 130)]))
+@pytest.mark.parametrize("seed", some_of([4], sweep=[7, 9, *range(100, 130)]))
 def test_float_chains(seed: int, tmp_path: Path) -> None:
     module = tvm_ext.load(saved(row_network(seed), tmp_path))
     assert num_split(module, Platform.load("host"), seed) or seed not in RUN_IN_ROWS["none"]
 
 
-@pytest.mark.parametrize("seed", some_of([0, 3], sweep=[1, 12, *range(200, 230)]))
+@pytest.mark.parametrize("seed", some_of([0], sweep=[1, 3, 12, *range(200, 230)]))
 def test_integer_chains(seed: int, tmp_path: Path) -> None:
     """Kernels for the Cortex-M4, whose integers are those of the host."""
     board = Platform.load("cortex_m4")

@@ -11,6 +11,7 @@ import pytest
 from tests.support.onnx_models import SMALL_MODELS
 from tests.support.packages import Packages
 from tests.support.random_models import random_model
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.assurance.coverage import LOOPS_APART
 from tvm_ext.core.platform import Toolchain
@@ -20,13 +21,13 @@ from tvm_ext.core.toolchain import compile_objects, find_compiler
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O0", LOOPS_APART)
 
 
-@pytest.mark.parametrize("name", ["kws_fp32", "kws_int8"])
+@pytest.mark.parametrize("name", some_of(["kws_int8"], sweep=["kws_fp32"]))
 def test_shared_models(packages: Packages, tmp_path: Path, name: str) -> None:
     done = _selftest(packages.shared(name), tmp_path)
     assert done.returncode == 0 and "PASS 1 vectors" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("seed", [2, 8, 15])
+@pytest.mark.parametrize("seed", some_of([2, 8], sweep=[15]))
 def test_random_models(packages: Packages, tmp_path: Path, seed: int) -> None:
     done = _selftest(packages.small(f"random_{seed}", lambda: random_model(seed)), tmp_path)
     assert done.returncode == 0 and "PASS 1 vectors" in done.stdout, done.stdout + done.stderr

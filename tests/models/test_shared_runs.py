@@ -19,7 +19,7 @@ from tests.support.onnx_models import saved
 from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
 from tests.support.shared_runs import Pair, delayed, pair_of, write_package, write_sources
-from tests.support.sweeps import some_of
+from tests.support.sweeps import some_of, some_rows
 from tvm_ext import BuildOptions
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import RunFailed
@@ -186,7 +186,7 @@ def test_threads_have_no_data_races(planted: str, tmp_path: Path, monkeypatch: p
     assert (done.returncode == 0) == (not planted)
 
 
-@pytest.mark.parametrize(("seed", "ram"), [(3, 5495), (1, 3076)])
+@pytest.mark.parametrize(("seed", "ram"), some_rows([(1, 3076)], sweep=[(3, 5495)]))
 def test_both_cores_stay_within_a_budget(seed: int, ram: int, tmp_path: Path) -> None:
     module = tvm_ext.load(saved(image_network(seed), tmp_path, "net"))
     board = Platform.load("dual_m33_equal")

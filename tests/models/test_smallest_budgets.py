@@ -73,7 +73,7 @@ def integers(seed: int, folder: Path) -> tvm.IRModule:
     return compile_model(module, Platform.load(BOARD), BuildOptions(quantize="int8"), path)[0]
 
 
-@pytest.mark.parametrize("seed", some_of(range(3), sweep=range(3, 6)))
+@pytest.mark.parametrize("seed", some_of([1, 2], sweep=[0, 3, 4, 5]))
 def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
     """As small as can be, with dead bytes destroyed behind each step: the bits of the whole."""
     module, platform = integers(seed, tmp_path), Platform.load(BOARD)

@@ -47,7 +47,7 @@ def assert_same_bits(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -
         np.testing.assert_array_equal(array.view(np.uint8), other[name].view(np.uint8))
 
 
-@pytest.mark.parametrize("seed", some_of([0, 2, 4], sweep=[1, 3]))
+@pytest.mark.parametrize("seed", some_of([2], sweep=[0, 1, 3, 4]))
 def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show; as cheap as can be, and as small as can be."""
     path = saved(image_network(seed), tmp_path)

@@ -67,7 +67,7 @@ def test_the_report_says_which_columns_are_asked_for(package: Package) -> None:
         assert ", ".join(f"[{begin}, {end})" for begin, end in strips) in said
 
 
-@pytest.mark.parametrize("seed", some_of([6, 14], sweep=[9, 17]))
+@pytest.mark.parametrize("seed", some_of([14], sweep=[6, 9, 17]))
 def test_random_float_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show; with dead bytes destroyed behind each step."""
     module, host = tvm_ext.load(saved(image_network(seed, aspect=6), tmp_path)), Platform.load("host")

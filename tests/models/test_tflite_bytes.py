@@ -42,7 +42,7 @@ def fnv(data: bytes, start: int = 2166136261) -> int:
 
 
 @pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
-@pytest.mark.parametrize("name", HASHES)
+@pytest.mark.parametrize("name", some_of(["kws_int8"], sweep=["resnet_int8"]))
 def test_shared_models(name: str, shared_models: Path, tmp_path: Path) -> None:
     package = tvm_ext.build(tvm_ext.load(shared_models / f"{name}.tflite"), "host", tmp_path / name, HOST_ONLY)
     ((input_name, spec),) = package.inputs.items()
