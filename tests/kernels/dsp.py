@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.kernels.shared import common_shift
+from codegen_c.kernels.shared import common_shift, own_rounding
 from codegen_c.targets.dsp.kernels import convolution
 from codegen_c.targets.registry import target_of
 from tests.kernels.on_target import for_target, taken_on
@@ -34,4 +34,6 @@ def taken_by(kernel: Kernel, operators: st.SearchStrategy[Any]) -> st.SearchStra
 def take_only_shift(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels take no other common shift, nor weights that were packed for another one."""
     monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
-    monkeypatch.setattr(convolution, "packed", convolution.packed.__wrapped__)
+    monkeypatch.setattr(own_rounding, "SHIFTS", (shift,))
+    for cached in ("packed", "quads"):
+        monkeypatch.setattr(convolution, cached, getattr(convolution, cached).__wrapped__)

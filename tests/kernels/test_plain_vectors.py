@@ -12,6 +12,7 @@ from tests.support.runtime_headers import FOLDERS, INCLUDE_FLAGS
 
 PRODUCTS = ("3x2", "3x2_joined", "3x2_s4", "1x4", "1x4_joined", "1x4_s4", "1x4_s8", "1x4_u8_joined")
 BLOCKS = ("blocks_s8_4", "blocks_joined_u8_8")
+QUADS = ("quads_s8_4", "quads_u8_8")
 SINGLES = ("single_1x2_s8_4", "single_1x4_u8_8")
 STRIPS = ("5_1", "5_2", "7_1", "7_2")
 
@@ -19,6 +20,7 @@ HEAD = r"""
 #include <stdio.h>
 #include "tvm_ext_dsp_blocks.h"
 #include "tvm_ext_dsp_product.h"
+#include "tvm_ext_dsp_quads.h"
 #include "tvm_ext_dsp_single.h"
 #include "tvm_ext_dsp_strip.h"
 #include "tvm_ext_dsp_strip3.h"
@@ -71,7 +73,7 @@ def source() -> str:
     calls = {f"p_{name}": f"tvm_ext_dsp_product_{name}(sums, words, bytes, bias, units)" for name in PRODUCTS}
     calls |= {f"offsets_{pixels}": f"tvm_ext_dsp_offsets_{pixels}(words, units)" for pixels in (1, 3)}
     rows = "uint8_t *const rows[3] = {output, output + 128, output + 256}; "
-    calls |= {name: f"{rows}tvm_ext_dsp_{name}(rows, bytes, words, units, 3, 1 << 20)" for name in BLOCKS}
+    calls |= {name: f"{rows}tvm_ext_dsp_{name}(rows, bytes, words, units, 3, 1 << 20)" for name in (*BLOCKS, *QUADS)}
     calls |= {name: f"tvm_ext_dsp_{name}(output, bytes, words, units, 3, 1 << 20)" for name in SINGLES}
     strip = (
         "const tvm_ext_dsp_strip strip = {.output = output, .pitch = 2, .last = 2, .multiplier = 1 << 20, "
@@ -102,7 +104,7 @@ def printed(folder: Path, *flags: str) -> list[str]:
 @pytest.mark.parametrize("flags", [("-O3",), ("-O3", "-march=native"), ("-O2", "-ftree-vectorize", "-march=native")])
 def test_vectors_give_the_same_sums(flags: tuple[str, ...], tmp_path: Path) -> None:
     found, expected = printed(tmp_path, *flags), printed(tmp_path, "-O0")
-    assert len(expected) == 19 * 21 and len(set(expected)) > 19 * 15
+    assert len(expected) == 19 * 23 and len(set(expected)) > 19 * 15
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
 
 

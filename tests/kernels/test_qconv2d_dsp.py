@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.shared import common_shift
+from codegen_c.kernels.shared import common_shift, own_rounding
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
 from tests.kernels.dsp import CORTEX_M4, CORTEX_M7, SOME, for_cortex_m4, take_only_shift, taken_by
@@ -59,9 +60,9 @@ def code(operator: QConv2d) -> str:
 @pytest.mark.parametrize(
     ("weight", "joined"),
     [
-        (np.full((4, 8), -127), True),
-        (np.full((4, 8), 127), True),
-        (np.full((4, 8), -128), False),  # -128 * 256 - 128 takes more than 16 bits
+        (np.full((6, 8), -127), True),
+        (np.full((6, 8), 127), True),
+        (np.full((6, 8), -128), False),  # -128 * 256 - 128 takes more than 16 bits
         (np.full((2, 1040), 127), False),  # 255 * 127 * 1040 takes more than 24 bits, as do 128 * 127 * 1040
         (np.array([[-128] * 8, [127] * 8]), True),  # -128 may stand in the lower byte
     ],
@@ -88,7 +89,7 @@ def test_ties_go_to_the_portable_rounding() -> None:
 
 def test_pairs_of_channels_are_finished_in_registers() -> None:
     """An odd number of them and elements of a part of the type are not."""
-    even, odd = pointwise(np.arange(-16, 16).reshape(4, 8)), pointwise(np.arange(-20, 20).reshape(5, 8))
+    even, odd = pointwise(np.arange(-24, 24).reshape(6, 8)), pointwise(np.arange(-20, 20).reshape(5, 8))
     assert "tvm_ext_dsp_blocks" in code(even) and "tvm_ext_dsp_blocks" not in code(odd)
     part = replace(even, low=3)
     assert "tvm_ext_dsp_blocks" not in code(part)
@@ -135,6 +136,73 @@ def test_cores_that_start_two_instructions_have_functions_of_their_own() -> None
     assert "tvm_ext_dsp_blocks_dual_" not in small.function.helpers
     inputs = [[elements(operator.inputs[0], 9)] for operator in TWICE]
     assert_c_equals_reference(list(TWICE), inputs, for_target(convolution_dsp.QCONV2D, CORTEX_M7))
+
+
+def fours(depth: int, dtype: str, result: str) -> QConv2d:
+    """7 pixels of 8 channels."""
+    return with_output(pointwise(np.random.default_rng(depth).integers(-100, 100, (8, depth)), dtype=dtype), result)
+
+
+QUADS = [
+    fours(depth, dtype, result)
+    for depth, dtype, result in (
+        (4, "int8", "int8"), (8, "uint8", "uint8"), (10, "int8", "uint8"), (36, "uint8", "int8"), (64, "int8", "int8"),
+        (92, "uint8", "uint8"),
+    )
+]  # fmt: skip
+"""Layers of two pixels by four channels, the last pixel alone; one unit, whole rounds of the loop and others."""
+QUADS_TWICE = [
+    replace(
+        pointwise(np.random.default_rng(depth).integers(-100, 100, (8, depth))),
+        rounding=rounding,
+        weight_scale=(factor * 2.0 ** (np.arange(8) % 3)).astype(np.float32),
+        outputs=(image(1, 1, 7, 8, zero_point=zero_point),),
+    )
+    for depth in (4, 23, 64)
+    for factor, zero_point in ((0.0013, -128), (0.0007, 5), (2.0**-9, 5), (0.0011, -128))
+    for rounding in ("tflite", "litert")
+]
+"""Layers as TensorFlow Lite Micro and LiteRT round: with a ReLU in one rounding, without one in two, halves among the
+sums."""
+
+
+def in_quads(operators: Sequence[QConv2d]) -> list[Implementation]:
+    """These layers, each in blocks of two pixels."""
+    calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+    assert all("tvm_ext_dsp_quads_" in call.function.helpers for call in calls)
+    return calls
+
+
+@pytest.mark.parametrize("shift", own_rounding.SHIFTS)
+def test_two_pixels_by_four_channels(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_only_shift(shift, monkeypatch)
+    helpers = "".join(call.function.helpers for call in in_quads(QUADS))
+    assert all(f"tvm_ext_dsp_quads_{kind}_{shift}(" in helpers for kind in ("s8", "u8"))
+    inputs = [[elements(operator.inputs[0], 8)] for operator in QUADS]
+    assert_c_equals_reference(list(QUADS), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
+
+
+def test_two_pixels_by_four_channels_as_tensorflow_lite_rounds() -> None:
+    """One rounding where a ReLU clamps negative sums, or where LiteRT rounds; two elsewhere."""
+    layers = [layer for layer in QUADS_TWICE if layer.rounding == "tflite" or "tvm_ext_dsp_quads_" in code(layer)]
+    names = [call.function.helpers for call in in_quads(layers)]
+    for layer, text in zip(layers, names, strict=True):
+        twice = layer.rounding == "tflite" and layer.output.quantization.zero_point > -128
+        assert ("tvm_ext_dsp_quads_s8_twice_signed(" in text) == twice
+    assert any(layer.rounding == "litert" for layer in layers)
+    inputs = [[elements(operator.inputs[0], 9)] for operator in layers]
+    assert_c_equals_reference(list(layers), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
+
+
+def test_blocks_of_two_pixels_are_for_speed_and_whole_fours() -> None:
+    operator = QUADS[4]
+    small = convolution_dsp.QCONV2D.implement(operator, replace(CORTEX_M4, optimize="size"), StoredRows())
+    assert "tvm_ext_dsp_blocks_" in small.function.helpers, "a function of eight units is long"
+    dual = convolution_dsp.QCONV2D.implement(operator, CORTEX_M7, StoredRows())
+    assert "tvm_ext_dsp_blocks_dual_" in dual.function.helpers
+    assert "tvm_ext_dsp_blocks_" in code(SINGLES[0]), "six channels"
+    large = replace(operator, bias=np.full(8, (1 << 23) - 1, np.int32))
+    assert "tvm_ext_dsp_quads_" not in code(large), "256 times a sum does not fit"
 
 
 def test_a_bias_may_make_joined_sums_too_large() -> None:
@@ -186,8 +254,8 @@ def test_a_pixel_is_left_over_where_that_saves_much() -> None:
         return "tvm_ext_dsp_single" in made.function.helpers
 
     def of_rows(rows: int, columns: int) -> QConv2d:
-        sides = {"inputs": image(1, rows, columns, 64), "outputs": image(1, rows, columns, 64, scale=400.0)}
-        return replace(pointwise(np.full((64, 64), 3)), **{key: (kind,) for key, kind in sides.items()})
+        sides = {"inputs": image(1, rows, columns, 64), "outputs": image(1, rows, columns, 66, scale=400.0)}
+        return replace(pointwise(np.full((66, 64), 3)), **{key: (kind,) for key, kind in sides.items()})
 
     assert has_single(of_rows(1, 7)) and has_single(of_rows(7, 7))
     assert not has_single(pointwise(np.full((4, 8), 3))), "little is saved"

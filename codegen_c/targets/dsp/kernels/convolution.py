@@ -29,15 +29,17 @@ from codegen_c.targets.dsp.kernels.product import (
     start,
 )
 
-# Quantized conv2d by the DSP extension: three output pixels by two channels at a time.
+# Quantized conv2d by the DSP extension: three output pixels by two channels at a time, or two pixels by four channels.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of three pixels
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of these pixels
 # are expanded to 16-bit pairs in scratch, padding as zero points, so that borders and the inside run the same code; all
 # channels then read them. A pixel left over from groups of three may be computed by separate code. The bias contains
 # the zero point. Rounding "onnx": once, halves to even. If channels have groups, int8[K, R, S, C / groups], the cells
 # of a group follow those of the group before, and its channels read these alone.
 
 PIXELS, WIDTH = 3, 2
+QUADS = 2, 4
+"""Pixels and channels of the blocks of two pixels."""
 # The windows of three pixels are expanded before one of them is written.
 LOOPS = Loops(
     function="tvm_ext_dsp_conv2d", layer="tvm_ext_dsp_conv2d_layer",
@@ -101,17 +103,42 @@ def packed(operator: QConv2d) -> tuple[PairedWeights, FastRequantize, Blocks | N
     return paired, requantize(exact, low, high), blocks
 
 
+@lru_cache(maxsize=8)
+def quads(operator: QConv2d) -> tuple[PairedWeights, Blocks] | None:
+    """Return two pixels by four channels, or None."""
+    if operator.output.shape[3] % QUADS[1] or operator.groups > 1 or holds_sums(operator.output):
+        return None
+    if isinstance(operator, PackedQConv2d):
+        return None
+    paired = _pair(operator, *QUADS)
+    blocks = Blocks.quads(paired, qconv2d.requantize(operator), *qconv2d.bounds(operator))
+    return blocks and (paired, blocks)
+
+
+def _is_faster(blocks: Blocks, other: Blocks | None, calls: Sequence[int]) -> bool:
+    """Return True if blocks take fewer cycles than others, or than sums in memory. calls: pixels of each."""
+
+    def cycles(one: Blocks) -> int:
+        return sum(-(-pixels // one.pixels) for pixels in calls) * one.blocks * one.block_cycles
+
+    return other is None or cycles(blocks) < cycles(other)
+
+
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     paired, finish, blocks = packed(operator)
-    if blocks and target.is_dual_issue and target.optimize == "speed":
-        blocks = blocks.dual()
+    if target.optimize == "speed" and target.is_dual_issue:
+        blocks = blocks and blocks.dual()
+    elif target.optimize == "speed":
+        by_twos = quads(operator)
+        if by_twos and _is_faster(by_twos[1], blocks, _pixels_of_calls(operator, stored)):
+            paired, blocks = by_twos
     single = _single(operator, target, stored, blocks)
     sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
     tables = qconv2d.parameters(operator, finish.exact)[2:-2]
     common = Parts(
         parameters=tables[:1] if blocks else tables,
         constants=(),
-        members=_grouped(operator),
+        members=_members(operator, paired),
         leading=("$_pixels",),
         scratch_bytes=4 * (paired.num_cells * operator.groups + (blocks.cells_read_ahead if blocks else 0))
         + (0 if _by_taps(operator) else _run_length(operator)),
@@ -125,11 +152,13 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
             functions=(_pixels_in_blocks(blocks, single, operator),),
             tables=("weights", "NULL", "NULL", "NULL"),
             includes=(*blocks.includes, *(single.includes if single else ())),
-            windows=_windows(operator, stored, sums, members={}, functions=(), call=blocks.call("pixels")),
+            windows=_windows(
+                operator, stored, sums, members=_members(operator, paired), functions=(), call=blocks.call("pixels")
+            ),
         )
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
     members, functions = (
-        {**_grouped(operator), **paired.members(), "requantize": finish.members()},
+        {**_members(operator, paired), **paired.members(), "requantize": finish.members()},
         (shared_function("$_pixels", PARAMETERS, [call]),),
     )
     return replace(
@@ -171,9 +200,9 @@ def _windows(
     flat = _as_one_row(operator) if window.is_pointwise else operator
     cells = "uint32_t *const cells = (uint32_t *)(void *)scratch;"
     return SharedWindows(
-        form=(LOOPS.function, source, window, operator.output.shape[:3]),
+        form=(LOOPS.function, sums.paired.pixels, source, window, operator.output.shape[:3]),
         pixels=count,
-        at_once=PIXELS,
+        at_once=sums.paired.pixels,
         fill=(cells, f"tvm_ext_dsp_fill_windows(&$_layer, cells, input, first, {count});"),
         regroup=moving if single else (),
         compute=(
@@ -222,12 +251,12 @@ def _run_length(operator: QConv2d) -> int:
     return depth if _by_taps(operator) else depth * operator.window.kernel[1]
 
 
-def _pair(operator: QConv2d) -> PairedWeights:
+def _pair(operator: QConv2d, pixels: int = PIXELS, width: int = WIDTH) -> PairedWeights:
     runs = operator.weight.reshape(operator.weight.shape[0], -1, _run_length(operator))
     source = operator.inputs[0]
     begin = start(source, operator.weight, operator.bias)
     in_nibbles = isinstance(operator, PackedQConv2d)
-    return PairedWeights.of(runs, begin, source, pixels=PIXELS, width=WIDTH, in_nibbles=in_nibbles)
+    return PairedWeights.of(runs, begin, source, pixels=pixels, width=width, in_nibbles=in_nibbles)
 
 
 def _pixels_of_calls(operator: QConv2d, stored: StoredRows) -> list[int]:
@@ -251,11 +280,12 @@ def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
     finish, paired, blocks, single = sums.finish, sums.paired, sums.blocks, sums.single
     channels, calls = operator.output.shape[3], _pixels_of_calls(operator, stored)
     pixels, left = sum(calls), sum(count % PIXELS == 1 for count in calls) if single else 0
-    groups = sum(-(-count // PIXELS) for count in calls) - left
-    one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
+    groups = sum(-(-count // paired.pixels) for count in calls) - left
     window = _window_instructions(operator, stored, paired)
     last = left * (single.instructions + GATHER_INSTRUCTIONS * single.units) if single else 0
-    if blocks:
+    if blocks is None:
+        one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
+    else:
         one = blocks.instructions + (operator.groups - 1) * (BLOCKS_CALL_INSTRUCTIONS + GROUP_INSTRUCTIONS)
     return int(pixels * window) + groups * one + last
 
@@ -276,9 +306,10 @@ def _window_instructions(operator: QConv2d, stored: StoredRows, paired: PairedWe
     return 12 + operator.window.kernel[0] * row + paired.offset_instructions
 
 
-def _grouped(operator: QConv2d) -> dict[str, Value]:
-    """Return the member of a layer's structure that holds the number of groups, if there are any."""
-    return {"groups": operator.groups} if operator.groups > 1 else {}
+def _members(operator: QConv2d, paired: PairedWeights) -> dict[str, Value]:
+    """Return the members of a layer's structure for groups of channels, and for two pixels at a time."""
+    groups: dict[str, Value] = {"groups": operator.groups} if operator.groups > 1 else {}
+    return groups | ({"by_twos": True} if paired.pixels == QUADS[0] else {})
 
 
 def _pixels_in_blocks(blocks: Blocks, single: Blocks | None, operator: QConv2d) -> str:
@@ -319,7 +350,7 @@ CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=conv
 QCONV2D = CONVOLUTION.kernel(
     Family(
         name="qconv2d_dsp",
-        title="Quantized convolution, three output pixels by two channels at a time",
+        title="Quantized convolution, three output pixels by two channels, or two pixels by four channels, at a time",
         operator=QConv2d,
         constraints=(has_even_groups, *qconv2d.SUMS_TOO),
     ),

@@ -13,6 +13,7 @@ from codegen_c.kernels.shared import requantize_litert
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift, by_high_products
 from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.own_rounding import OwnRounding
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
 from codegen_c.kernels.shared.two_roundings import TwoRoundings
 from codegen_c.operators.kinds import Array, TensorType
@@ -104,7 +105,8 @@ INCLUDES = ("tvm_ext_dsp_product.h",)
 # Instructions of one call: the call itself, saving registers, entering and leaving the loop.
 CALL_INSTRUCTIONS = 34
 # Bound of channel b's sum: 256 times the sum is the difference of two sums, which must fit int32.
-JOINED_LIMIT = 1 << 23
+JOINED_BITS = 8
+JOINED_LIMIT = 1 << (31 - JOINED_BITS)
 # Bound of sums if weights have 4 bits: 16 times each sum must fit int32.
 TABLES = ("weights", "bias", "multiplier", "shift")
 """Constants of a convolution, in the order of the headers' loops."""
@@ -232,13 +234,14 @@ def suffix(source: TensorType) -> str:
 # Elements of some pixels by some channels at a time, by the DSP extension: from products to bytes in one function.
 #
 # Sums stay in registers, and weights, initial sums and multipliers are stored in the order of use. Three pixels by two
-# channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, only with joined weights, are
-# runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks, with one shift for all (`common_shift.py`), or
-# with TensorFlow Lite's two roundings (`two_roundings.py`).
+# channels are runtime/tvm_ext_dsp_blocks.h; two pixels by four, and one pixel by two or four, only with joined weights,
+# are runtime/tvm_ext_dsp_quads.h and runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks, with one shift for
+# all (`common_shift.py`; two by four: `own_rounding.py`), or with TensorFlow Lite's two roundings (`two_roundings.py`).
 
 BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
 DUAL_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_blocks_dual.h")
 SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")
+QUADS_INCLUDES = ("tvm_ext_dsp_quads.h", "tvm_ext_dsp_requantize.h")
 BLOCKS_CALL_INSTRUCTIONS = 36
 DUAL_READ_AHEAD = 2
 
@@ -248,17 +251,20 @@ class Blocks:
     """A layer in the layout of `function`: for each block of channels int8[starts, words of weights, factors].
 
     Starts are initial sums; for joined weights those of A and of A + 256 B of each two channels. form: the
-    requantization. blocks: of two channels, or of `width` for one pixel. cells_read_ahead: cells after the last one
-    that the function reads and does not use.
+    requantization. blocks: of two channels, or of `width` for one pixel or two. cells_read_ahead: cells after the last
+    one that the function reads and does not use. block_cycles: of a block on a core that starts one instruction in a
+    cycle, to choose between blocks of several forms.
     """
 
     weights: Array
     function: str
-    form: CommonShift | TwoRoundings
+    form: CommonShift | TwoRoundings | OwnRounding
     joined: bool
     units: int
     blocks: int
     block_instructions: int
+    block_cycles: int
+    pixels: int = 3
     includes: tuple[str, ...] = BLOCKS_INCLUDES
     cells_read_ahead: int = 0
 
@@ -276,22 +282,48 @@ class Blocks:
         form = CommonShift.of(exact, low, high) or TwoRoundings.of(exact, low, high)
         if form is None:
             return None
-        start = paired.bias.astype(np.int64).reshape(-1, 2)
-        if paired.joined:
-            start = np.stack([start[:, 0], start[:, 0] + 256 * start[:, 1]], axis=1)
-        start = wrapped(start).reshape(-1, paired.width)
-        products = paired.weights.view(np.int32).reshape(len(start), -1)
-        rows = np.concatenate([start, products, form.factors(paired.width)], axis=1)
+        rows = _stored(paired, form, paired.bias.astype(np.int64))
         whole = cls(
-            weights=np.ascontiguousarray(rows).view(np.int8).ravel(),
+            weights=rows.view(np.int8).ravel(),
             function=f"tvm_ext_dsp_blocks_{'joined_' if paired.joined else ''}{form.suffix}",
             joined=paired.joined,
             units=paired.units,
-            blocks=len(start),
+            blocks=len(rows),
             form=form,
             block_instructions=_three_by_two(paired.units, joined=paired.joined) + _more(form, 3, 2),
+            block_cycles=_three_by_two_cycles(paired.units, joined=paired.joined) + _more(form, 3, 2),
         )
         return whole if paired.pixels > 1 else whole._single(paired.width)
+
+    @classmethod
+    def quads(cls, paired: PairedWeights, exact: Requantize, low: Array, high: Array) -> Self | None:
+        """Return blocks of two pixels by four channels, or None. paired: packed so. low, high: as in `of`.
+
+        None for channels that do not fill whole blocks, weights that are not joined, or have sums that are too large,
+        and factors without a form for registers.
+        """
+        if len(low) % paired.width or not paired.joined:
+            return None
+        scale_bits = np.resize((0, JOINED_BITS), len(low))
+        form = OwnRounding.of(exact, low, high, scale_bits) or TwoRoundings.of(exact, low, high)
+        if form is None or (isinstance(form, TwoRoundings) and not form.is_signed):
+            return None
+        added = form.added if isinstance(form, OwnRounding) else np.zeros_like(low)
+        if (low + added)[1::2].min() < -JOINED_LIMIT or (high + added)[1::2].max() >= JOINED_LIMIT:
+            return None
+        rows = _stored(paired, form, paired.bias + added)
+        return cls(
+            weights=rows.view(np.int8).ravel(),
+            function=f"tvm_ext_dsp_quads_{form.suffix}",
+            joined=True,
+            units=paired.units,
+            blocks=len(rows),
+            form=form,
+            block_instructions=_two_by_four(paired.units, form),
+            block_cycles=_two_by_four_cycles(paired.units, form),
+            includes=QUADS_INCLUDES,
+            pixels=2,
+        )
 
     def dual(self) -> Self:
         """Return the channels of three pixels for cores that start two instructions in a cycle."""
@@ -305,7 +337,7 @@ class Blocks:
 
     def one_pixel(self) -> Self | None:
         """Return the same channels for one pixel, in the weights' layout for three; None if weights are not joined."""
-        return self._single(2) if self.joined else None
+        return self._single(2) if self.joined and self.pixels == 3 else None
 
     def _single(self, width: int) -> Self:
         return replace(
@@ -313,13 +345,14 @@ class Blocks:
             function=f"tvm_ext_dsp_single_1x{width}_{self.form.suffix}",
             includes=SINGLE_INCLUDES,
             cells_read_ahead=0,
+            pixels=1,
             block_instructions=_one_by(width, self.units) + _more(self.form, 1, width),
         )
 
     @property
     def rounding(self) -> int:
-        """The argument `rounding` of the function."""
-        return self.form.rounding
+        """The argument `rounding` of the function; 0 where each channel has its own."""
+        return 0 if isinstance(self.form, OwnRounding) else self.form.rounding
 
     @property
     def instructions(self) -> int:
@@ -329,6 +362,31 @@ class Blocks:
     def call(self, output: str = "output") -> str:
         """Return the C code of all channels of these pixels."""
         return f"{self.function}({output}, weights, cells, {self.units}, {self.blocks}, {self.rounding});"
+
+
+def _stored(paired: PairedWeights, form: CommonShift | TwoRoundings | OwnRounding, start: Array) -> Array:
+    """Return the rows of blocks, int32[blocks, starts + words of weights + factors]. start: initial sums, int64[K]."""
+    pairs = start.reshape(-1, 2)
+    if paired.joined:
+        pairs = np.stack([pairs[:, 0], pairs[:, 0] + (pairs[:, 1] << JOINED_BITS)], axis=1)
+    starts = wrapped(pairs).reshape(-1, paired.width)
+    products = paired.weights.view(np.int32).reshape(len(starts), -1)
+    return np.ascontiguousarray(np.concatenate([starts, products, form.factors(paired.width)], axis=1))
+
+
+def _two_by_four(units: int, form: OwnRounding | TwoRoundings) -> int:
+    """Return the modelled instructions of one block."""
+    return units * 28 + 5 * -(-units // 8) + (43 if isinstance(form, OwnRounding) else 80)
+
+
+def _two_by_four_cycles(units: int, form: OwnRounding | TwoRoundings) -> int:
+    """Return the cycles of one block on a Cortex-M4."""
+    return units * 30 + 8 * -(-units // 8) + (70 if isinstance(form, OwnRounding) else 100)
+
+
+def _three_by_two_cycles(units: int, *, joined: bool) -> int:
+    """Return the cycles of one block on a Cortex-M4, rounded once."""
+    return units * (25 if joined else 30) + 5 * -(-units // 8) + 60
 
 
 def _three_by_two(units: int, *, joined: bool) -> int:
@@ -351,8 +409,8 @@ def _one_by(width: int, units: int) -> int:
     return loop + {2: 15, 4: 22}[width]
 
 
-def _more(form: CommonShift | TwoRoundings, pixels: int, width: int) -> int:
+def _more(form: CommonShift | TwoRoundings | OwnRounding, pixels: int, width: int) -> int:
     """Return the modelled instructions that two roundings add to a block."""
-    if isinstance(form, CommonShift):
+    if not isinstance(form, TwoRoundings):
         return 0
     return {(3, 2): 16, (1, 2): 7, (1, 4): 15}[pixels, width] + (pixels * width if form.is_signed else 0)

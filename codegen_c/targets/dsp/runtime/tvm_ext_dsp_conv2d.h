@@ -1,6 +1,7 @@
-/* Convolution of quantized images by the DSP extension: three output pixels by two channels at a time.
+/* Convolution of quantized images by the DSP extension: three output pixels by two channels at a time, or two pixels by
+ * four channels.
  *
- * The windows of three pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so
+ * The windows of these pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so
  * that borders and the inside run the same code; then all channels read them. Element types and zero points are
  * those of the images. A bias includes the zero point's part of its channel's sums. If channels have groups, the cells
  * of a group follow those of the group before, and its channels read these alone. */
@@ -20,17 +21,24 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool has_joined_weights; /* as described in tvm_ext_dsp_product.h */
-    bool has_nibbles;        /* weights of 4 bits; a word of each pixel precedes the cells */
-    int32_t groups;          /* of an even number of output channels each; 0 for none */
+    bool has_nibbles; /* weights of 4 bits; a word of each pixel precedes the cells */
+    int32_t groups; /* of an even number of output channels each; 0 for none */
+    bool by_twos; /* two pixels at a time (tvm_ext_dsp_quads.h) instead of three */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;
 
-/* Computes all channels of three pixels from their cells, which it may change; `output`: the first element of each
- * pixel. Missing pixels are replaced by the first one. It is not inlined, so that it has all registers to itself;
+/* Computes all channels of two or three pixels from their cells, which it may change; `output`: the first element of
+ * each pixel. Missing pixels are replaced by the first one. It is not inlined, so that it has all registers to itself;
  * compilers call it directly. */
 typedef void tvm_ext_dsp_pixels(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
                                 const int32_t *restrict bias, const int32_t *restrict multipliers,
                                 const uint8_t *restrict shifts, uint32_t *cells);
+
+/* Returns the pixels that are computed at a time: cells of each follow each other at this step. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_at_once(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    return layer->by_twos ? TVM_EXT_DSP_PIXELS - 1 : TVM_EXT_DSP_PIXELS;
+}
 
 /* Returns the cells of `count` adjacent elements of one pixel. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
@@ -60,11 +68,12 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *
 }
 
 /* Expands four adjacent elements of one pixel to two cells. */
-TVM_EXT_INLINE void tvm_ext_dsp_expand_four(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes)
+TVM_EXT_INLINE void tvm_ext_dsp_expand_four(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell, const uint8_t *bytes)
 {
+    const bool is_unsigned = layer->input.is_unsigned;
     const uint32_t word = tvm_ext_dsp_load(bytes);
-    cell[0] = input->is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word);
-    cell[TVM_EXT_DSP_PIXELS] = input->is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word);
+    cell[0] = is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word);
+    cell[tvm_ext_dsp_at_once(layer)] = is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word);
 }
 
 /* Returns a cell of one element or two. */
@@ -79,40 +88,47 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_expand_rest(const tvm_ext_image *input, cons
 }
 
 /* Expands `count` adjacent elements of one pixel to cells; a few are expanded inline, without loops. */
-TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes,
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell, const uint8_t *bytes,
                                             int32_t count)
 {
+    const tvm_ext_image *const input = &layer->input;
+    const int32_t step = tvm_ext_dsp_at_once(layer);
     if (count <= TVM_EXT_DSP_FEW) {
         const int32_t fours = count / 4;
         if (fours > 0) {
-            tvm_ext_dsp_expand_four(input, cell, bytes);
+            tvm_ext_dsp_expand_four(layer, cell, bytes);
         }
         if (fours > 1) {
-            tvm_ext_dsp_expand_four(input, &cell[2 * TVM_EXT_DSP_PIXELS], &bytes[4]);
+            tvm_ext_dsp_expand_four(layer, &cell[2 * step], &bytes[4]);
         }
         if (fours > 2) {
-            tvm_ext_dsp_expand_four(input, &cell[4 * TVM_EXT_DSP_PIXELS], &bytes[8]);
+            tvm_ext_dsp_expand_four(layer, &cell[4 * step], &bytes[8]);
         }
-        cell += 2 * fours * TVM_EXT_DSP_PIXELS;
+        cell += 2 * fours * step;
         bytes += 4 * fours;
         if (count % 4 > 0) {
             *cell = tvm_ext_dsp_expand_rest(input, bytes, count % 4);
-            cell += TVM_EXT_DSP_PIXELS;
+            cell += step;
         }
         if (count % 4 > 2) {
             *cell = tvm_ext_dsp_expand_rest(input, &bytes[2], 1);
-            cell += TVM_EXT_DSP_PIXELS;
+            cell += step;
         }
         return cell;
+    }
+    if (layer->by_twos) {
+        return input->is_unsigned ? tvm_ext_dsp_expand_2_u8(cell, bytes, count)
+                                  : tvm_ext_dsp_expand_2_s8(cell, (const int8_t *)bytes, count);
     }
     return input->is_unsigned ? tvm_ext_dsp_expand_3_u8(cell, bytes, count)
                               : tvm_ext_dsp_expand_3_s8(cell, (const int8_t *)bytes, count);
 }
 
 /* Fills cells with padding. */
-TVM_EXT_INLINE uint32_t *tvm_ext_dsp_pad(const tvm_ext_image *input, uint32_t *cell, int32_t num_cells)
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_pad(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell, int32_t num_cells)
 {
-    return tvm_ext_dsp_fill_3(cell, ((uint32_t)input->zero_point & 0xffffu) * 0x10001u, num_cells);
+    const uint32_t pair = ((uint32_t)layer->input.zero_point & 0xffffu) * 0x10001u;
+    return tvm_ext_dsp_fill(cell, pair, num_cells, tvm_ext_dsp_at_once(layer));
 }
 
 /* Expands the taps of one kernel row, the first of which reads column `left`. padded: memory for a row of taps. */
@@ -125,15 +141,15 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer 
     const bool is_padded = layer->window.left > 0 || layer->window.right > 0;
     const bool is_adjacent = layer->window.column_dilation == 1;
     if (is_adjacent && (!is_padded || (left >= 0 && left <= input->columns - taps))) {
-        return tvm_ext_dsp_expand(input, cell, &row[left * channels], taps * channels);
+        return tvm_ext_dsp_expand(layer, cell, &row[left * channels], taps * channels);
     }
     if (tvm_ext_dsp_is_by_taps(layer)) {
         for (int32_t s = 0; s < taps; ++s) {
             const int32_t x = left + (s * layer->window.column_dilation);
             if (is_padded && (x < 0 || x >= input->columns)) {
-                cell = tvm_ext_dsp_pad(input, cell, tvm_ext_dsp_num_cells(channels));
+                cell = tvm_ext_dsp_pad(layer, cell, tvm_ext_dsp_num_cells(channels));
             } else {
-                cell = tvm_ext_dsp_expand(input, cell, &row[x * channels], channels);
+                cell = tvm_ext_dsp_expand(layer, cell, &row[x * channels], channels);
             }
         }
         return cell;
@@ -142,7 +158,7 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer 
         const int32_t x = (left * channels) + i;
         padded[i] = x < 0 || x >= input->columns * channels ? (uint8_t)input->zero_point : row[x];
     }
-    return tvm_ext_dsp_expand(input, cell, padded, taps * channels);
+    return tvm_ext_dsp_expand(layer, cell, padded, taps * channels);
 }
 
 /* Returns the index of the first element of row y of a window, from the index `start` of its first row, `top`. The rows
@@ -172,7 +188,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_grouped_tap(const tvm_ext_dsp_conv2d_laye
     if ((layer->window.top > 0 || layer->window.left > 0 || layer->window.bottom > 0 || layer->window.right > 0) &&
         bytes == NULL) {
         for (int32_t g = 0; g < layer->groups; ++g) {
-            (void)tvm_ext_dsp_pad(input, &cell[g * step], tvm_ext_dsp_num_cells(depth));
+            (void)tvm_ext_dsp_pad(layer, &cell[g * step], tvm_ext_dsp_num_cells(depth));
         }
     } else if (depth == 2 && layer->groups % 2 == 0) {
         for (int32_t g = 0; g < layer->groups; g += 2) {
@@ -184,7 +200,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_grouped_tap(const tvm_ext_dsp_conv2d_laye
         }
     } else {
         for (int32_t g = 0; g < layer->groups; ++g) {
-            (void)tvm_ext_dsp_expand(input, &cell[g * step], &bytes[g * depth], depth);
+            (void)tvm_ext_dsp_expand(layer, &cell[g * step], &bytes[g * depth], depth);
         }
     }
 }
@@ -224,10 +240,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *la
     const int32_t row_units = tvm_ext_dsp_is_by_taps(layer)
                                   ? window->columns * tvm_ext_dsp_num_cells(layer->input.channels)
                                   : tvm_ext_dsp_num_cells(window->columns * layer->input.channels);
+#pragma GCC unroll 4
     for (int32_t r = 0; r < window->rows; ++r) {
         const int32_t y = top + (r * window->row_dilation);
         if ((window->top > 0 || window->bottom > 0) && (y < 0 || y >= layer->input.rows)) {
-            cell = tvm_ext_dsp_pad(&layer->input, cell, row_units);
+            cell = tvm_ext_dsp_pad(layer, cell, row_units);
         } else {
             const int32_t row = tvm_ext_dsp_window_row(&layer->input, start, top, y);
             cell = tvm_ext_dsp_expand_taps(layer, cell, &input[row], left, padded);
@@ -299,8 +316,8 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_first_of_3(uint32_t *cells, int32_t units)
 
 /* Computes output rows [row_begin, row_end) of all images.
  *
- * weights: channels in pairs, as described in tvm_ext_dsp_product.h. scratch: cells of three pixels, then a row of
- * taps if taps are not expanded one by one. */
+ * weights: as described in tvm_ext_dsp_product.h, in the order of `compute`. scratch: cells of all pixels, then a row
+ * of taps if taps are not expanded one by one. */
 TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tvm_ext_dsp_pixels *compute,
                                        const void *input, void *output, const int8_t *restrict weights,
                                        const int32_t *restrict bias, const int32_t *restrict multipliers,
@@ -309,10 +326,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
 {
     const int32_t columns = layer->output.columns;
     const int32_t units = tvm_ext_dsp_conv2d_units(layer);
+    const int32_t at_once = tvm_ext_dsp_at_once(layer);
     uint32_t *const words = (uint32_t *)scratch;
     uint32_t *const cells = layer->has_nibbles ? &words[TVM_EXT_DSP_PIXELS] : words;
-    uint8_t *const padded = (uint8_t *)&cells[2 * units * TVM_EXT_DSP_PIXELS];
-    uint8_t *pixels[TVM_EXT_DSP_PIXELS];
+    uint8_t *const padded = (uint8_t *)&cells[2 * units * at_once];
+    uint8_t *pixels[TVM_EXT_DSP_PIXELS] = {NULL, NULL, NULL};
     int32_t lane = 0;
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
@@ -325,10 +343,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
                 tvm_ext_dsp_expand_window(layer, &cells[lane], (const uint8_t *)input, start, top, left, padded);
                 pixels[lane] = (uint8_t *)tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 ++lane;
-                if (lane < TVM_EXT_DSP_PIXELS && !is_last) {
+                if (lane < at_once && !is_last) {
                     continue;
                 }
-                for (; lane < TVM_EXT_DSP_PIXELS; ++lane) {
+                for (; lane < at_once; ++lane) {
                     pixels[lane] = pixels[0];
                 }
                 if (layer->has_nibbles) {

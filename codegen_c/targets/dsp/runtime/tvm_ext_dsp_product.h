@@ -56,15 +56,17 @@
 
 TVM_EXT_DSP_DEFINE_EXPAND(1, s8, int8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(1, u8, uint8_t)
+TVM_EXT_DSP_DEFINE_EXPAND(2, s8, int8_t)
+TVM_EXT_DSP_DEFINE_EXPAND(2, u8, uint8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(3, s8, int8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(3, u8, uint8_t)
 
-/* Fills `count` cells of one of 3 pixels with one value. Returns the address of the pixel's next cell. */
-TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, int32_t count)
+/* Fills `count` cells of one of `step` pixels with one value. Returns the address of the pixel's next cell. */
+TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill(uint32_t *cell, uint32_t pair, int32_t count, int32_t step)
 {
     for (; count > 0; --count) {
         *cell = pair;
-        cell += 3;
+        cell += step;
     }
     return cell;
 }
