@@ -15,6 +15,7 @@ from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.refusals import CONTRIB_REASONS, refusal
+from tvm_ext.frontends.onnx.sequences import SEQUENCE_OPERATORS
 from tvm_ext.frontends.pytorch.import_program import CONVERTERS
 
 PATH = "docs/reference/supported_operators.md"
@@ -74,7 +75,7 @@ def _reason(name: str) -> str:
 def _way(schema: onnx.defs.OpSchema) -> str:
     if refusal(onnx.NodeProto(op_type=schema.name)):
         return "refused"
-    if ("", schema.name) in converters() or schema.name in CONTROL_FLOW:
+    if ("", schema.name) in converters() or schema.name in {*CONTROL_FLOW, *SEQUENCE_OPERATORS}:
         return "compiled"
     return "by its definition" if schema.has_function or schema.has_context_dependent_function else "refused"
 

@@ -63,9 +63,9 @@ REASONS = (
         way_out="Turn strings into numbers in the application.",
     ),
     Reason(
-        says="it is a sequence, an optional or sparse; sequences and optionals have no static size",
+        says="it is a sequence or an optional, which has no static size",
         pattern=r"sequence",
-        meaning="Inputs, outputs and values between operators are tensors.",
+        meaning="Inputs and outputs are tensors. Inside, the length of a sequence must be known at compile time.",
         way_out="Export the model with tensors; a list of fixed length becomes several inputs or outputs.",
     ),
     Reason(

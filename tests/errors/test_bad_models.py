@@ -168,6 +168,7 @@ def test_every_unsupported_operator_is_listed(tmp_path: Path) -> None:
         NODE("Loop", ["n", "yes"], ["scanned"], body=body, name="loop"),
         NODE("RandomNormal", [], ["noise"], shape=[2]),
         NODE("Dropout", ["x", "", "yes"], ["dropped"]),
+        NODE("SequenceAt", ["list", "n"], ["at"]),
     ]
     constants = {"words": np.array(["a"], object), "yes": np.array(True)}
     model = model_of(nodes, {"x": (1, 4)}, ["w2"], constants=constants, domains=["com.example"])
@@ -178,7 +179,7 @@ def test_every_unsupported_operator_is_listed(tmp_path: Path) -> None:
         "ai.onnx.NonZero, once (find): the shape of its output depends on data",
         "com.example.Warp, 2 times (Warp_2, second): there is neither a converter",
         "ai.onnx.StringNormalizer, once (StringNormalizer_4): strings",
-        "ai.onnx.SequenceConstruct, once (SequenceConstruct_5): sequences",
+        "ai.onnx.SequenceAt, once (SequenceAt_10): the position or length that it takes depends on data",
         "ai.onnx.Loop, once (loop): control flow",
         "ai.onnx.RandomNormal, once (RandomNormal_8): its result is random",
         "ai.onnx.Dropout, once (Dropout_9): it is in training mode",

@@ -13,6 +13,10 @@ from relay_passes.dataflow import bindings, op_name
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, saved
 from tvm_ext.frontends.load import ModelNotice, load
+from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW
+from tvm_ext.frontends.onnx.operators import converters
+from tvm_ext.frontends.onnx.refusals import refusal
+from tvm_ext.frontends.onnx.sequences import SEQUENCE_OPERATORS
 from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 NODE = helper.make_node
@@ -191,3 +195,19 @@ def test_einsums(tmp_path: Path, equation: str, first: tuple[int, ...], second: 
     model = model_of([NODE("Einsum", ["a", "b"], ["y"], equation=equation)], {"a": first, "b": second}, ["y"])
     random = np.random.default_rng(9)
     agree(saved(model, tmp_path), {n: random.normal(size=s).astype("f4") for n, s in {"a": first, "b": second}.items()})
+
+
+# Data decide what these return: an image file, and a matrix of five numbers, which is folded where they are constants.
+UNDEFINED = {"ImageDecoder", "MelWeightMatrix"}
+
+
+def test_every_operator_of_the_standard_is_computed_or_refused_with_a_reason() -> None:
+    """All operator sets that the installed ONNX knows, the newest versions of all operators."""
+    own = {name for domain, name in converters() if domain == ""} | {*CONTROL_FLOW} | SEQUENCE_OPERATORS
+    unknown = set()
+    for schema in onnx.defs.get_all_schemas():
+        by_definition = schema.has_function or schema.has_context_dependent_function
+        is_refused = refusal(onnx.NodeProto(op_type=schema.name)) is not None
+        if schema.domain == "" and not (schema.name in own or by_definition or is_refused):
+            unknown.add(schema.name)
+    assert unknown == UNDEFINED

@@ -18,6 +18,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loops import DATA_DEPENDENT, Emit, NotRepeated
 from tvm_ext.frontends.onnx.looped import Isolate, repeat_loop, repeat_scan
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.frontends.onnx.sequences import holds_sequence
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.shapes import ModelNotice
 
@@ -94,6 +95,8 @@ def _both_branches(
 
 def _chosen(condition: relax.Expr, one: relax.Expr, other: relax.Expr, emit: Emit) -> relax.Expr:
     """Return `one` where the condition holds, otherwise `other`. Raises Refused for different types or shapes."""
+    if holds_sequence([one, other]):
+        raise Refused(f"{DATA_DEPENDENT}, which would give one of two sequences")
     types = [f"{value.ty.dtype}{list(static_shape(value))}" for value in (one, other)]
     if types[0] != types[1]:
         raise Refused(f"{DATA_DEPENDENT}, which would give {types[0]} or {types[1]}")
@@ -126,6 +129,8 @@ def _check_open(*, is_bounded: bool, is_scanned: bool) -> None:
 
 def import_loop(node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, tools: BodyImport) -> list[relax.Expr]:
     """Import a Loop as a step that runs in a loop in C, or unroll it. Raises Refused."""
+    if holds_sequence(inputs):
+        return _unrolled_loop(node, inputs, label, tools, "its state is a sequence")
     try:
         return repeat_loop(node, inputs, label, isolate=tools.isolate, emit=tools.emit, limits=tools.limits)
     except NotRepeated as reason:

@@ -47,6 +47,7 @@ from tvm_ext.frontends.onnx.known_operators import (
 from tvm_ext.frontends.onnx.model_inputs import bind_hint, selecting_inputs
 from tvm_ext.frontends.onnx.refusals import WAY_OUT, not_defined, operator_of
 from tvm_ext.frontends.onnx.selected_rows import Selections
+from tvm_ext.frontends.onnx.sequences import NO_STATIC_SIZE, TensorSequence, sequence_results
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, unsupported
@@ -65,7 +66,8 @@ class _Unknown:
 
 
 _UNKNOWN = _Unknown()
-Scope = dict[str, "relax.Expr | _Unknown | None"]
+Value = relax.Expr | TensorSequence | None
+Scope = dict[str, "Value | _Unknown"]
 
 
 def import_graph(
@@ -122,6 +124,9 @@ class _Importer:
                 for part in spelled_out(node, kinds, label):
                     self._convert(part, scope, label, opsets, 0)
         found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
+        for value in graph.output:
+            if isinstance(scope.get(value.name), TensorSequence | None):
+                self._refuse("graph output", value.name, NO_STATIC_SIZE)
         if not self._refused:  # inference of an oversized model would take the time that was saved
             longest = max(self._sizes.longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1), 0)
             types = inferred_types(self._path, self._model, shapes, longest_vector=longest)
@@ -145,7 +150,7 @@ class _Importer:
 
     def _convert(self, node: onnx.NodeProto, scope: Scope, label: str, opsets: Opsets, depth: int) -> None:
         """Translate `node` and add its results to `scope`. A failure is recorded, with unknown results."""
-        results: Sequence[relax.Expr | _Unknown | None] = [_UNKNOWN] * len(node.output)
+        results: Sequence[Value | _Unknown] = [_UNKNOWN] * len(node.output)
         self._num_translated += 1
         self._refuse_nodes(self._sizes.limits.excess("nodes", self._num_translated))
         try:
@@ -182,18 +187,21 @@ class _Importer:
     def _results(
         self,
         node: onnx.NodeProto,
-        inputs: list[relax.Expr | None],
+        inputs: list[Value],
         scope: Scope,
         label: str,
         opsets: Opsets,
         depth: int,
-    ) -> Sequence[relax.Expr | _Unknown | None]:
+    ) -> Sequence[Value | _Unknown]:
         opset = opset_for(node, opsets)
         function = self._known.function(node)
         if function is not None:
             return self._expand(function, node, inputs, label, depth, prefix=f"{label}/")
         if is_control_flow(node):
             return self._control_flow(node, inputs, scope, label, opsets, depth)
+        sequences = sequence_results(node, inputs, lambda build: self._nodes.emit(build, label))
+        if sequences is not None:
+            return sequences
         converter = self._known.converter(node, inputs)
         if converter is None and is_brought(node):
             again = self._is_guarded or self._is_repeated
@@ -275,7 +283,7 @@ class _Importer:
             self._repeats = outside * (1 if passes is None else passes)
             passes = None if passes is None else 0  # the first iteration was counted for all of them
             results = self._body(graph, values, scope, prefix, opsets, depth)
-            if all(isinstance(result, relax.Expr) for result in results):
+            if all(isinstance(result, relax.Expr | TensorSequence) for result in results):
                 return results
             if not guarded:
                 raise Refused("its body cannot be compiled")
@@ -334,6 +342,8 @@ class _Importer:
 
     def _withdrawn(self, before: int) -> str:
         """Return the reason of the first refusal since `before`, and forget these: their nodes need not run."""
+        if len(self._refused) == before:
+            return NO_STATIC_SIZE
         first = self._refused[before]
         del self._refused[before:]
         return f"{first.operator}: {first.reason}"

@@ -17,6 +17,7 @@ from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.read_file import first_opsets
 from tvm_ext.frontends.onnx.refusals import not_defined, refusal
 from tvm_ext.frontends.onnx.selected_rows import Selections, unbounded_selection
+from tvm_ext.frontends.onnx.sequences import SEQUENCE_OPERATORS, TensorSequence
 from tvm_ext.frontends.refusals import Refused
 
 
@@ -53,6 +54,7 @@ class KnownOperators:
         if unbounded is not None and not all_constant(inputs):
             raise Refused(unbounded_selection(unbounded))
         known = self.converter(node, inputs) is not None or self.function(node) is not None or all_constant(inputs)
+        known = known or (domain_of(node.domain) == "" and node.op_type in SEQUENCE_OPERATORS)
         known = known or is_control_flow(node) or is_brought(node) or has_standard_body(node, opset)
         if not known:
             raise Refused(not_defined(node))
@@ -146,8 +148,14 @@ def _function(data: bytes) -> onnx.FunctionProto:
     return function
 
 
-def _type_proto(expr: relax.Expr | None) -> bytes:
+def _type_proto(expr: relax.Expr | TensorSequence | None) -> bytes:
     if expr is None:
         return b""
+    if isinstance(expr, TensorSequence):
+        kind = onnx.TypeProto()
+        if expr.tensors:
+            kind.sequence_type.elem_type.ParseFromString(_type_proto(expr.tensors[0]))
+            kind.sequence_type.elem_type.tensor_type.ClearField("shape")
+        return kind.SerializeToString()
     dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(str(expr.ty.dtype)))
     return onnx.helper.make_tensor_type_proto(dtype, static_shape(expr)).SerializeToString()

@@ -22,6 +22,7 @@ from tvm_ext.frontends.onnx.model_inputs import Bindings, bind_inputs, input_dem
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import WAY_OUT
 from tvm_ext.frontends.onnx.selected_rows import Selections, bounded_selections, filled_rows, has_selection
+from tvm_ext.frontends.onnx.sequences import NO_STATIC_SIZE
 from tvm_ext.frontends.open_dimensions import import_with_open_dimensions
 from tvm_ext.frontends.refusals import RefusedNode, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
@@ -38,12 +39,16 @@ def load_onnx(
     file = read_onnx(path, limits)
     bound = bind_inputs(file.model, bind or {})
     graph = file.model.graph
-    others = [value.name for value in graph.input if not value.type.HasField("tensor_type")]
-    if others:
-        reason = "it is a sequence, an optional or sparse; inputs are tensors"
-        raise unsupported(
-            path, [RefusedNode(operator="graph input", node=name, reason=reason) for name in others], way_out=WAY_OUT
+    others = [
+        RefusedNode(
+            operator=f"graph {side}", node=value.name, reason=f"{NO_STATIC_SIZE}, or sparse; {side}s are tensors"
         )
+        for side, values in (("input", graph.input), ("output", graph.output))
+        for value in values
+        if value.type.WhichOneof("value") not in (("tensor_type",) if side == "input" else ("tensor_type", None))
+    ]
+    if others:
+        raise unsupported(path, others, way_out=WAY_OUT)
     fixed = fix_shapes(_inputs(graph), shapes)
     check_inputs(path, fixed, _element_bytes(graph), shapes, limits)
     empty = [name for name, shape in fixed.items() if 0 in shape]

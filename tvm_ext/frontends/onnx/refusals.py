@@ -53,8 +53,6 @@ def refusal(node: onnx.NodeProto) -> str | None:
         return "it belongs to training; export the model for inference"
     if node.domain not in ("", "ai.onnx"):
         return None
-    if node.op_type.startswith(("Sequence", "Optional")) or node.op_type in ("SplitToSequence", "ConcatFromSequence"):
-        return "sequences and optionals have no static size"
     if node.op_type in _STRINGS:
         return "strings, which are no tensors in C; turn them into numbers in the application"
     if node.op_type in _RANDOM:
