@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.tflite_cases import layers, movement
+from benchmarks.tflite_cases import elementwise, layers, movement
 from benchmarks.tflite_cases.case import Case, ints, one_result
 from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized, TfliteWriter
@@ -161,6 +161,60 @@ def test_logarithms_of_unsigned_bytes_are_refused(tmp_path: Path) -> None:
     data = writer.finish([writer.operator("LOG", [x], writer.tensor("y", (1, 8), "uint8", Quantized(scale=0.1)))])
     with pytest.raises(UnsupportedModel, match=r"LOG.* on quantized tensors it is not supported"):
         load(saved_tflite(data, tmp_path))
+
+
+OTHERWISE = "ABS LEAKY_RELU MUL PRELU RELU SOFTMAX FULLY_CONNECTED SUM".split()
+"""Operators on int16 that LiteRT's default interpreter computes in arithmetic that is not built here."""
+
+
+@pytest.mark.parametrize("operator", OTHERWISE)
+def test_arithmetic_of_words_that_only_litert_has_is_refused(operator: str, tmp_path: Path) -> None:
+    cases = {**elementwise.CASES, **layers.CASES}[operator]
+    path = saved_tflite(cases[0].file("int16x8", 1)[0], tmp_path)
+    with pytest.raises(UnsupportedModel, match=rf"{operator}.* LiteRT computes it on int16 .* choose --rounding tflm"):
+        load(path, rounding="litert")
+    load(path)
+
+
+def of_exact_scales(operator: str) -> tuple[bytes, list[np.ndarray]]:
+    """An operator on two tensors of int16 whose scales are powers of two, and random elements."""
+    writer, random = TfliteWriter(), np.random.default_rng(5)
+    arrays = [random.integers(-(1 << 15), 1 << 15, (1, 2000)).astype(np.int16) for _ in range(2)]
+    x, z = (writer.input(name, (1, 2000), "int16", Quantized(scale=2.0**-15)) for name in "xz")
+    y = writer.tensor("y", (1, 2000), "int16", Quantized(scale=2.0**-15))
+    return writer.finish([writer.operator(operator, [x, z], y, f"{operator.capitalize()}Options")]), arrays
+
+
+def test_words_of_exact_scales(tmp_path: Path) -> None:
+    """Such scales have the same product in single and in double precision; LiteRT shifts the terms of their sums."""
+    data, arrays = of_exact_scales("MUL")
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays, "litert")
+    np.testing.assert_array_equal(found[0], litert(data, arrays)[0])
+    for operator in ("ADD", "SUB"):
+        with pytest.raises(UnsupportedModel, match=rf"{operator}.* choose --rounding tflm"):
+            load(saved_tflite(of_exact_scales(operator)[0], tmp_path), rounding="litert")
+
+
+def test_gates_of_lstm_are_refused(tmp_path: Path) -> None:
+    path = saved_tflite(layers.CASES["UNIDIRECTIONAL_SEQUENCE_LSTM"][0].file("int8", 0)[0], tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"LSTM.* LiteRT computes it on int8 .* choose --rounding tflm"):
+        load(path, rounding="litert")
+
+
+@pytest.mark.parametrize("scales", [(0.0617, 0.0411), (0.019, 0.0233), (0.11, 0.021), (0.047, 0.047)])
+def test_hard_swish_of_unsigned_bytes(scales: tuple[float, float], tmp_path: Path) -> None:
+    """Every element, in the fixed point that LiteRT has for both types of bytes."""
+    writer, elements = TfliteWriter(), np.arange(256).astype(np.uint8)[None]
+    x, y = (
+        writer.tensor(name, (1, 256), "uint8", Quantized(scale=scale, zero_point=zero_point))
+        for name, scale, zero_point in (("x", scales[0], 117), ("y", scales[1], 12))
+    )
+    writer.inputs.append(x)
+    data = writer.finish([writer.operator("HARD_SWISH", [x], y)])
+    for rounding in ("tflm", "litert"):
+        found, kernels = referenced(saved_tflite(data, tmp_path), [elements], rounding)
+        np.testing.assert_array_equal(found[0], litert(data, [elements])[0])
+        assert kernels == ["qunary_i8"]
 
 
 def shared_bias(net: Network, factor: float) -> list[int]:

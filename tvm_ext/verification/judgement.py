@@ -397,8 +397,7 @@ _EXACT_IN_LITERT = frozenset(
     "LOGISTIC TANH LEAKY_RELU RELU RELU6 QUANTIZE DEQUANTIZE RESHAPE PAD TRANSPOSE SPLIT SLICE STRIDED_SLICE SQUEEZE "
     "EXPAND_DIMS CONCATENATION RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR HARD_SWISH PACK UNPACK MAXIMUM MINIMUM".split()
 )
-"""Operators on int8 whose bytes in the rounding `litert` are those of LiteRT's default kernels. All but HARD_SWISH have
-them on uint8, too."""
+"""Operators on int8 and uint8 whose bytes in the rounding `litert` are those of LiteRT's default kernels."""
 
 
 def _needs_equal_bytes(subject: Subject, reported: ReferenceResult) -> bool:
@@ -407,11 +406,10 @@ def _needs_equal_bytes(subject: Subject, reported: ReferenceResult) -> bool:
         return False
     interface = subject.compiled.interface
     types = {port.dtype for port in (*interface.inputs, *interface.outputs)}
-    exact = _EXACT_IN_LITERT - {"HARD_SWISH"} if "uint8" in types else _EXACT_IN_LITERT
     nodes = ModelOrigin.read(subject.mod).nodes
     ends = ("QUANTIZE", "DEQUANTIZE")
     return types <= {"int8", "uint8", "float32"} and all(
-        node.operator in exact and (node.on_integers or node.operator in ends) for node in nodes
+        node.operator in _EXACT_IN_LITERT and (node.on_integers or node.operator in ends) for node in nodes
     )
 
 

@@ -35,13 +35,16 @@ Function = Callable[[Array], Array]
 
 
 def fixed_point_function(operator: QUnary) -> Function | None:
-    """Return the fixed-point function of an int8 operator.
+    """Return the fixed-point function of an int8 operator, or of hard swish on uint8.
 
     Returns None for other operators, and for scales that TensorFlow Lite Micro rejects.
     """
-    if {operator.inputs[0].dtype, operator.output.dtype} != {"int8"}:
-        return None
+    types = {operator.inputs[0].dtype, operator.output.dtype}
     scales = scale_of(operator.inputs[0]), scale_of(operator.output)
+    if types in ({"int8"}, {"uint8"}) and _is_hard_swish(operator) and scales[0] < 128 * scales[1]:
+        return lambda steps: _hard_swish(steps, *scales)
+    if types != {"int8"}:
+        return None
     functions = [instruction.function for instruction in operator.finish.instructions]
     zero_point = quantization(operator.output).zero_point
     match functions:
@@ -54,10 +57,7 @@ def fixed_point_function(operator: QUnary) -> Function | None:
         case ["rsqrt"]:
             return lambda steps: _reciprocal_root(steps, *scales)
         case _:
-            pass
-    if _is_hard_swish(operator) and scales[0] < 128 * scales[1]:
-        return lambda steps: _hard_swish(steps, *scales)
-    return None
+            return None
 
 
 def _argument_shift(scale: float) -> int:

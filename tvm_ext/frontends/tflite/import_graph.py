@@ -39,7 +39,7 @@ from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements, name_variables
 from tvm_ext.frontends.tflite import custom, mediapipe
 from tvm_ext.frontends.tflite.check_model import CHOICE, WAY_OUT, bias_factor, refusal
-from tvm_ext.frontends.tflite.integers.convert import integer_converter
+from tvm_ext.frontends.tflite.integers.convert import integer_converter, unlike_litert
 from tvm_ext.frontends.tflite.integers.node import IntegerNode, Meaning
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
 from tvm_ext.frontends.tflite.movement import MOVEMENTS, Moved, gather_nd, moves_here
@@ -172,6 +172,8 @@ class _Importer:
         """Translate `node` and add its results. A failure is recorded, and its results stay unknown."""
         try:
             reason = refusal(self._file, node)
+            if not reason and self._rounding == "litert":
+                reason = unlike_litert(self._file, node)
             if reason:
                 raise Refused(reason)
             if node.operator in LIST_OPERATORS:

@@ -1,12 +1,17 @@
-"""The operators on integers that are converted here, by element type, and the operators with a constant."""
+"""The operators on integers that are converted here, by element type, and the operators with a constant.
+
+`unlike_litert` has the operators whose integers LiteRT computes in arithmetic that is not built here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import tflite
 from tvm import relax
 
+from codegen_c.kernels.shared.requantize_tflite import fixed_point
 from tvm_ext.frontends.tflite.integers.arithmetic import (
     add,
     add_n,
@@ -122,3 +127,56 @@ def integer_converter(file: TfliteFile, node: TfliteNode, *, in_loop: bool = Fal
     if node.operator == "LEAKY_RELU":
         return leaky_relu if options_of(node.table, tflite.LeakyReluOptions).Alpha() < 0 else None
     return _OF_TYPE[inputs[0].dtype].get(node.operator)
+
+
+_OTHER_ARITHMETIC = (
+    "LiteRT computes it on {dtype} in other arithmetic than TensorFlow Lite Micro, and the former is not built here; "
+    "choose --rounding tflm"
+)
+
+
+def unlike_litert(file: TfliteFile, node: TfliteNode) -> str | None:
+    """Return why an operator on integers cannot have the bytes of LiteRT's default interpreter, or None.
+
+    Its kernels of int16 multiply scales in single precision, which gives other factors of 31 bits than TensorFlow Lite
+    Micro's double precision, except for scales such as powers of two. SOFTMAX has other tables of exponentials, LSTM
+    other functions of its gates, and FULLY_CONNECTED and SUM round their sums in another way. For sums of two tensors
+    whose scales are powers of two there is a kernel that shifts.
+    """
+    tensors = [file.tensors[index] for index in (*node.inputs, node.outputs[0]) if index >= 0]
+    if len(tensors) < 2 or tensors[0].scales is None or tensors[-1].scales is None:
+        return None
+    types = tensors[0].dtype, tensors[-1].dtype
+    scales = [np.float32(one.scales.scale[0]) for one in tensors if one.scales is not None and one.scales.scale.size]
+    is_off = {
+        "FULLY_CONNECTED": lambda: True,
+        "SOFTMAX": lambda: True,
+        "SUM": lambda: scales[0] != scales[-1],
+        "ABS": lambda: _differ(scales[0], scales[-1]),
+        "RELU": lambda: _differ(scales[0], scales[-1]),
+        "LEAKY_RELU": lambda: _differ(scales[0], scales[-1]) or _slope_differs(node, scales),
+        "PRELU": lambda: _differ(scales[0], scales[-1]) or _differ(scales[0] * scales[1], scales[-1], scales[:2]),
+        "MUL": lambda: _differ(scales[0] * scales[1], scales[-1], scales[:2]),
+        "ADD": lambda: all(np.frexp(scale)[0] == 0.5 for scale in scales),
+        "SUB": lambda: all(np.frexp(scale)[0] == 0.5 for scale in scales),
+    }
+    is_word = types[0] == "int16" or (node.operator == "SOFTMAX" and types == ("int8", "int16"))
+    if (is_word and node.operator in is_off and is_off[node.operator]()) or (
+        node.operator == "UNIDIRECTIONAL_SEQUENCE_LSTM" and types[0] == "int8"
+    ):
+        return _OTHER_ARITHMETIC.format(dtype=" to ".join(dict.fromkeys(str(one) for one in types)))
+    return None
+
+
+def _differ(product: np.float32, output: np.float32, factors: Sequence[np.float32] = ()) -> bool:
+    """Return True if a quotient of scales has another factor of 31 bits in single precision than in double precision.
+
+    product: of the scales of inputs, in single precision. factors: these scales, if there are several.
+    """
+    exact = np.prod([float(one) for one in factors or (product,)]) / float(output)
+    return fixed_point(float(product / output)) != fixed_point(float(exact))
+
+
+def _slope_differs(node: TfliteNode, scales: Sequence[np.float32]) -> bool:
+    slope = np.float32(options_of(node.table, tflite.LeakyReluOptions).Alpha())
+    return _differ(np.abs(scales[0] * slope), scales[-1])
