@@ -1,9 +1,10 @@
-"""torch.stft and torch.fft.rfft beside PyTorch, which verifies each build."""
+"""Fourier transforms of torch.stft, torch.istft and torch.fft beside PyTorch, which verifies each build."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,12 @@ LENGTH, STRIDE = 64, 20
 class Of(torch.nn.Module):
     """A function of an input and of a window, which is a buffer."""
 
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
         self.register_buffer("window", torch.hann_window(LENGTH))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.function(x, self.window)
 
 
@@ -107,6 +108,32 @@ def test_windows_of_a_middle_axis(tmp_path: Path) -> None:
     built(lambda x, _: x.unfold(1, 4, 3), (2, 14, 3), tmp_path)
 
 
+def inverse(x: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
+    """Inverse and complex transforms with each normalization, of rows, columns and single vectors."""
+    fft, row = torch.fft, x[0, 0]
+    window = torch.hann_window(8)
+    return [
+        fft.irfft(fft.rfft(x)), fft.irfft(fft.rfft(x, dim=1, norm="ortho"), n=3, dim=1, norm="ortho"),
+        fft.irfft(fft.rfft(row, norm="forward"), norm="forward"), fft.fft2(x).real, fft.ifft(fft.fft(row)).real,
+        fft.ifft2(fft.fft2(x, norm="ortho"), norm="ortho").real, fft.fftn(x, dim=(0, 2), norm="forward").abs(),
+        torch.istft(torch.stft(x.flatten(1), 8, 4, window=window, return_complex=True), 8, 4, window=window),
+        torch.view_as_real(torch.complex(x, 2 * x)), torch.view_as_real(torch.polar(x.abs(), x)),
+        torch.view_as_complex(x.reshape(2, 3, 3, 2)).abs(),
+    ]  # fmt: skip
+
+
+def test_inverse_and_complex_transforms(tmp_path: Path) -> None:
+    verified = built(inverse, (2, 3, 6), tmp_path).report["verify"]["host"]
+    assert verified["passed"] and verified["reference"] == "PyTorch"
+
+
+def test_inverse_transforms_of_other_bins_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="an inverse transform of 5 bins to 6 numbers; give 4 bins"):
+        built(lambda x, _: torch.ops.aten._fft_c2r(torch.fft.rfft(x), [1], 2, 6), (4, 8), tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"an inverse transform along axes \[0, 1\]"):
+        built(lambda x, _: torch.fft.irfftn(torch.complex(x, x), s=(4, 14)), (4, 8), tmp_path)
+
+
 def test_operators_on_complex_numbers_are_listed(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"mul\.Tensor, once: complex numbers are read by"):
         built(lambda x, w: (stft(x, w, center=False) * 2).abs(), (1, 264), tmp_path)
@@ -132,7 +159,7 @@ def test_transforms_too_long_for_a_matrix_are_refused(tmp_path: Path) -> None:
         built(lambda x, _: torch.fft.rfft(x).abs(), (1, 4096), tmp_path)
 
 
-def built(function: Callable[..., torch.Tensor], shape: tuple[int, ...], folder: Path) -> Package:
+def built(function: Callable[..., Any], shape: tuple[int, ...], folder: Path) -> Package:
     program = torch.export.export(Of(function).eval(), (torch.zeros(shape),))
     torch.export.save(program, folder / "program.pt2")
     options = BuildOptions(verify=("host",))

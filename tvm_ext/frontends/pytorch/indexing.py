@@ -98,24 +98,28 @@ def _insertion_places(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.bucketize(values, row, bool(given.get("out_int32", False)), is_right))
 
 
-_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+_REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """Relax's name of a reduction by torch's."""
 
 
 def _scattered(node: Any, importer: Any) -> relax.Expr:
     """Convert a scatter that combines all elements that have one index with the element that is there."""
-    given = arguments_of(node)
+    given, emit = arguments_of(node), importer.block_builder.emit
     reduction = given.get("reduce", "sum")
-    if reduction not in _REDUCTIONS or not given.get("include_self", True):
-        raise Refused(f"scatter_reduce by {reduction}, include_self {given.get('include_self', True)}")
+    dtype = str(importer.env[given["self"]].ty.dtype)
+    if not given.get("include_self", True) or (reduction == "mean" and not dtype.startswith("float")):
+        raise Refused(f"scatter_reduce of {dtype} by {reduction}, include_self {given.get('include_self', True)}")
     x, index, source = (importer.env[given[name]] for name in ("self", "index", "src"))
     extents = static_shape(index)
     if static_shape(source) != extents:  # elements of the source beyond those of the index count for nothing
         axes = list(range(len(extents)))
-        source = importer.block_builder.emit(relax.op.strided_slice(source, axes, [0] * len(axes), list(extents)))
-    return importer.block_builder.emit(
-        relax.op.scatter_elements(x, index, source, given["dim"], _REDUCTIONS[reduction])
-    )
+        source = emit(relax.op.strided_slice(source, axes, [0] * len(axes), list(extents)))
+    found = emit(relax.op.scatter_elements(x, index, source, given["dim"], _REDUCTIONS[reduction]))
+    if reduction != "mean":
+        return found
+    ones = [constant(np.ones(static_shape(value), dtype)) for value in (x, source)]
+    counts = emit(relax.op.scatter_elements(ones[0], index, ones[1], given["dim"], "add"))
+    return emit(relax.op.divide(found, counts))
 
 
 CONVERTERS: dict[str, Converter] = {

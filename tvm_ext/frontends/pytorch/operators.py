@@ -228,6 +228,10 @@ def _in_result_type(node: Any, importer: Any, *names: str) -> list[relax.Expr]:
 
 def _quotient(node: Any, importer: Any) -> relax.Expr:
     """Convert a quotient. Integers are divided as real numbers."""
+    divisor, dtype = arguments_of(node)["other"], _torch_name(node.meta["val"].dtype)
+    if not hasattr(divisor, "op") and divisor == 0:  # TVM refuses to divide by a number that it knows to be 0
+        (x,) = _in_result_type(node, importer, "self")
+        return importer.block_builder.emit(relax.op.multiply(x, relax.const(math.inf, dtype)))
     return importer.block_builder.emit(relax.op.divide(*_in_result_type(node, importer, "self", "other")))
 
 
@@ -270,6 +274,32 @@ def _larger_number(make: Callable[..., relax.Expr]) -> Converter:
         return emit(relax.op.where(emit(relax.op.isnan(x)), y, otherwise))
 
     return convert
+
+
+def _is_below_zero(emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr) -> relax.Expr:
+    """Return True where a number is negative, or is -0.0, whose reciprocal is below 0."""
+    zero = relax.const(0, x.ty.dtype)
+    is_below = emit(relax.op.less(x, zero))
+    if not _dtype(x).startswith("float"):
+        return is_below
+    reciprocal = emit(relax.op.divide(relax.const(1, x.ty.dtype), x))
+    return emit(relax.op.logical_or(is_below, emit(relax.op.less(reciprocal, zero))))
+
+
+def _sign_bit(node: Any, importer: Any) -> relax.Expr:
+    return _is_below_zero(importer.block_builder.emit, importer.env[arguments_of(node)["self"]])
+
+
+def _with_sign(node: Any, importer: Any) -> relax.Expr:
+    """Convert magnitudes with the signs of other numbers."""
+    emit, (x, sign) = importer.block_builder.emit, _in_result_type(node, importer, "self", "other")
+    magnitude = emit(relax.op.abs(x))
+    return emit(relax.op.where(_is_below_zero(emit, sign), emit(relax.op.negative(magnitude)), magnitude))
+
+
+def _times_power_of_two(node: Any, importer: Any) -> relax.Expr:
+    emit, (x, exponent) = importer.block_builder.emit, _in_result_type(node, importer, "self", "other")
+    return emit(relax.op.multiply(x, emit(relax.op.power(relax.const(2, x.ty.dtype), exponent))))
 
 
 def _shifted(make: Callable[..., relax.Expr]) -> Converter:
@@ -406,6 +436,10 @@ CONVERTERS: dict[str, Converter] = {
     "_assert_async.default": _unchecked,
     "_assert_async.msg": _unchecked,
     "any.default": _any_of_all,
+    "copysign.Tensor": _with_sign,
+    "copysign.Scalar": _with_sign,
+    "signbit.default": _sign_bit,
+    "ldexp.Tensor": _times_power_of_two,
     "exp2.default": _power_of_two,
     "hypot.default": _hypotenuse,
     "var_mean.correction": _variance_and_mean,

@@ -1,4 +1,4 @@
-"""Converters of torch.stft and torch.fft.rfft: real Fourier transforms, and operators on their complex results.
+"""Converters of Fourier transforms (torch.stft, torch.istft, torch.fft), and operators on their complex results.
 
 A complex tensor is a float tensor with one more axis, of its real and imaginary part, which is the last one. Only the
 operators in `ON_COMPLEX` take such tensors.
@@ -60,11 +60,100 @@ def _transform(node: Any, importer: Any) -> relax.Expr:
 
 def _matrix(size: int, normalization: int, onesided: bool) -> np.ndarray:
     """Return the transform of unit signals: float32[size, 2 * bins], a real and an imaginary column for each bin."""
-    if 2 * size * size > _MOST_ELEMENTS:
-        raise Refused(f"a transform of length {size} as a matrix; transform frames of at most 2,048 samples")
+    _check_length(size)
     bins = size // 2 + 1 if onesided else size
     found = np.fft.fft(np.eye(size))[:, :bins] * (1.0, size**-0.5, 1 / size)[normalization]
     return np.stack([found.real, found.imag], axis=-1).reshape(size, -1).astype(np.float32)
+
+
+def _inverse_transform(node: Any, importer: Any) -> relax.Expr:
+    """Convert the real numbers along one axis whose transform has the given bins."""
+    given = arguments_of(node)
+    x, size = importer.env[given["self"]], int(given["last_dim_size"])
+    if len(given["dim"]) != 1 or str(x.ty.dtype) != "float32":
+        raise Refused(f"an inverse transform along axes {list(given['dim'])}; transform float32 along one axis")
+    rank = len(static_shape(x)) - 1
+    axis = given["dim"][0] % rank
+    bins = size // 2 + 1
+    if static_shape(x)[axis] != bins:
+        raise Refused(f"an inverse transform of {static_shape(x)[axis]} bins to {size} numbers; give {bins} bins")
+    _check_length(size)
+    unit = np.eye(bins)
+    found = np.stack([np.fft.irfft(unit, size), np.fft.irfft(1j * unit, size)], axis=1).reshape(2 * bins, size)
+    rows = _rows_of_pairs(importer, x, axis)
+    product = _rows_times(importer, rows, found * (size, size**0.5, 1)[given["normalization"]])
+    order = [index for index in range(rank) if index != axis] + [axis]
+    return importer.block_builder.emit(relax.op.permute_dims(product, [order.index(index) for index in range(rank)]))
+
+
+def _complex_transform(node: Any, importer: Any) -> relax.Expr:
+    """Convert the transform of complex numbers along each of some axes, one after the other."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x = importer.env[given["self"]]
+    if str(x.ty.dtype) != "float32":
+        raise Refused(f"a transform of {node.meta['val'].dtype}; transform complex64")
+    rank = len(static_shape(x)) - 1
+    transform = np.fft.fft if given["forward"] else np.fft.ifft
+    axes = [axis % rank for axis in given["dim"]]
+    # The factor of the normalization counts all elements, those along the last axis with the others.
+    count = math.prod(static_shape(x)[axis] for axis in axes)
+    factor = (1.0, count**-0.5, 1 / count)[given["normalization"]] * (1 if given["forward"] else count)
+    for axis in axes:
+        size = static_shape(x)[axis]
+        _check_length(2 * size)
+        found = transform(np.eye(size)) * (factor if axis == axes[-1] else 1)
+        pairs = np.stack([found, 1j * found], axis=1).reshape(2 * size, size)
+        rows = _rows_of_pairs(importer, x, axis)
+        product = _rows_times(importer, rows, np.stack([pairs.real, pairs.imag], axis=-1).reshape(2 * size, 2 * size))
+        order = [*(index for index in range(rank) if index != axis), axis]
+        apart = emit(relax.op.reshape(product, [*(static_shape(x)[index] for index in order), 2]))
+        x = emit(relax.op.permute_dims(apart, [*(order.index(index) for index in range(rank)), rank]))
+    return x
+
+
+def _rows_of_pairs(importer: Any, x: relax.Expr, axis: int) -> relax.Expr:
+    """Return complex numbers with the parts of all numbers along an axis as the last axis."""
+    emit, shape = importer.block_builder.emit, static_shape(x)
+    order = [index for index in range(len(shape) - 1) if index != axis]
+    moved = emit(relax.op.permute_dims(x, [*order, axis, len(shape) - 1]))
+    return emit(relax.op.reshape(moved, [*(shape[index] for index in order), 2 * shape[axis]]))
+
+
+def _rows_times(importer: Any, rows: relax.Expr, matrix: np.ndarray) -> relax.Expr:
+    """Return rows multiplied by a constant matrix; a single row as well."""
+    emit, (*others, size) = importer.block_builder.emit, static_shape(rows)
+    rows = rows if others else emit(relax.op.reshape(rows, (1, size)))  # a dense layer multiplies rows
+    product = emit(relax.op.matmul(rows, constant(matrix.astype(np.float32))))
+    return product if others else emit(relax.op.reshape(product, (matrix.shape[1],)))
+
+
+def _check_length(size: int) -> None:
+    if 2 * size * size > _MOST_ELEMENTS:
+        raise Refused(f"a transform of length {size} as a matrix; transform frames of at most 2,048 samples")
+
+
+def _complex(node: Any, importer: Any) -> relax.Expr:
+    """Convert complex numbers of real and imaginary parts."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    parts = [importer.env[given[name]] for name in ("real", "imag")]
+    return emit(relax.op.stack(parts, len(static_shape(parts[0]))))
+
+
+def _converted(node: Any, importer: Any) -> relax.Expr:
+    """Convert a change of type; real numbers get imaginary parts of 0."""
+    emit, source = importer.block_builder.emit, arguments_of(node)["self"]
+    if not is_complex(node):
+        return importer.create_convert_map()[node.target.__name__](node)
+    x = importer.env[source]
+    return emit(relax.op.stack([x, emit(relax.op.zeros_like(x))], len(static_shape(x))))
+
+
+def _polar(node: Any, importer: Any) -> relax.Expr:
+    """Convert complex numbers of magnitudes and angles."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    magnitude, angle = importer.env[given["abs"]], importer.env[given["angle"]]
+    parts = [emit(relax.op.multiply(magnitude, emit(part(angle)))) for part in (relax.op.cos, relax.op.sin)]
+    return emit(relax.op.stack(parts, len(static_shape(parts[0]))))
 
 
 def _frames(node: Any) -> tuple[Any, Any] | None:
@@ -213,13 +302,22 @@ _WINDOWS = (
     *(f"kaiser_window.{kind}" for kind in ("default", "periodic", "beta")),
 )
 
-ON_COMPLEX = frozenset({"view_as_real.default", "abs.default", "angle.default", *_MOVES})
+ON_COMPLEX = frozenset(
+    {"view_as_real.default", "view_as_complex.default", "abs.default", "angle.default", "_fft_c2r.default",
+     "_fft_c2c.default", *_MOVES}
+)  # fmt: skip
 """Operators with a converter for complex operands."""
 
 CONVERTERS: dict[str, Converter] = {
     "unfold.default": _unfold,
     "_fft_r2c.default": _transform,
+    "_fft_c2r.default": _inverse_transform,
+    "_fft_c2c.default": _complex_transform,
+    "complex.default": _complex,
+    "polar.default": _polar,
+    "_to_copy.default": _converted,
     "view_as_real.default": _parts,
+    "view_as_complex.default": _parts,
     "abs.default": _magnitude,
     "angle.default": _angle,
     **{name: _moved(name) for name in _MOVES},
