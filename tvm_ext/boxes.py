@@ -1,8 +1,8 @@
-"""C that turns the outputs of a detector into boxes: heads of YOLO, or encodings and scores of SSD with their anchors.
+"""C that turns the outputs of a detector into boxes: heads of YOLO with or without anchors, or those of SSD.
 
 The package's model ends with the network's last convolutions. `write_boxes` writes two headers beside it: one with the
-numbers of this detector and a function `<model>_boxes`, and one with the code. docs/howto/boxes.md follows a detector
-from the model to the firmware.
+numbers of this detector and a function `<model>_boxes`, and one with the code. A `DetectorFile` says in TOML what
+`tvm-ext compile --detector` writes. docs/howto/boxes.md follows a detector from the model to the firmware.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass as read_dataclass
 
 from codegen_c.c_text.text import float_literal
+from tvm_ext.core.bundle_file import STRICT, Extent, Tensor, checked
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.files.user_tables import read_table
 from tvm_ext.packages.package import Package
 
 HEADER = "tvm_ext_boxes.h"
@@ -53,6 +57,34 @@ class Yolo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnchorFreeHead:
+    """Outputs of a network such as YOLOv8: four distances of each pixel to the edges of its box, and classes.
+
+    output: name of the output [1, 4 * bins + K, H, W], or [1, H, W, 4 * bins + K] with channels_last; classes are
+    before the sigmoid. scores: name of the output [1, K, H, W] with the classes, if `output` has the distances alone.
+    stride: pixels of the input for a pixel of the head.
+    """
+
+    output: str
+    stride: float
+    scores: str | None = None
+    channels_last: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchorFree:
+    """A detector without anchors and objectness: YOLOv8, v9, v11. Boxes are in pixels of the network's input.
+
+    bins: elements of each distance, left, top, right, bottom: the softmax of them weights the distances 0, 1, ... in
+    pixels of the head (distribution focal loss). With 1 an element is the distance itself.
+    """
+
+    heads: Sequence[AnchorFreeHead]
+    classes: int
+    bins: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ssd:
     """An SSD detector. Boxes are in the units of its anchors, in most models fractions of the image.
 
@@ -70,10 +102,111 @@ class Ssd:
     scale: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
 
 
+Detector = Yolo | AnchorFree | Ssd
+
+_Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
+_Pair = Annotated[tuple[_Number, _Number], Field(strict=False)]
+_Four = Annotated[tuple[_Number, _Number, _Number, _Number], Field(strict=False)]
+
+
+@read_dataclass(frozen=True, kw_only=True, config=STRICT)
+class _YoloHeadTable:
+    output: Tensor
+    stride: _Number
+    anchors: Annotated[tuple[_Pair, ...], Field(max_length=256, strict=False)]
+    channels_last: bool = False
+
+
+@read_dataclass(frozen=True, kw_only=True, config=STRICT)
+class _YoloTable:
+    heads: Annotated[tuple[_YoloHeadTable, ...], Field(max_length=256, strict=False)]
+    classes: Extent
+    version: Literal[3, 5] = 5
+
+
+@read_dataclass(frozen=True, kw_only=True, config=STRICT)
+class _AnchorFreeHeadTable:
+    output: Tensor
+    stride: _Number
+    scores: Tensor | None = None
+    channels_last: bool = False
+
+
+@read_dataclass(frozen=True, kw_only=True, config=STRICT)
+class _AnchorFreeTable:
+    heads: Annotated[tuple[_AnchorFreeHeadTable, ...], Field(max_length=256, strict=False)]
+    classes: Extent
+    bins: Extent = 16
+
+
+@read_dataclass(frozen=True, kw_only=True, config=STRICT)
+class _SsdTable:
+    encodings: Tensor
+    scores: Tensor
+    anchors: Annotated[tuple[_Four, ...], Field(max_length=1 << 16, strict=False)]
+    background: bool = True
+    is_logit: bool = False
+    scale: _Four = (10.0, 10.0, 5.0, 5.0)
+
+
+@read_dataclass(frozen=True, kw_only=True, config=STRICT)
+class DetectorFile:
+    """A detector and the limits of its boxes, which `write_boxes` takes as arguments, from a TOML file.
+
+    Exactly one of the tables yolo, anchor_free and ssd is given. Their keys are the fields of `Yolo`, `AnchorFree` and
+    `Ssd`.
+    """
+
+    score: _Number
+    overlap: _Number
+    most: Extent
+    candidates: Extent | None = None
+    yolo: _YoloTable | None = None
+    anchor_free: _AnchorFreeTable | None = None
+    ssd: _SsdTable | None = None
+    folder: str = ""
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file. Raises BadOptions."""
+        path = Path(path)
+        found = checked(cls, read_table(path, "detector", BadOptions), path, _TABLES, "detector", BadOptions)
+        given = [name for name in ("yolo", "anchor_free", "ssd") if getattr(found, name) is not None]
+        if len(given) != 1:
+            listed = " and ".join(given) or "none"
+            raise BadOptions(f"{path}: give one of the tables [yolo], [anchor_free] and [ssd]; it has {listed}.")
+        return found
+
+    @property
+    def detector(self) -> Detector:
+        """The detector whose table is given."""
+        if self.yolo is not None:
+            heads = [YoloHead(**vars(head)) for head in self.yolo.heads]
+            return Yolo(heads=heads, classes=self.yolo.classes, version=self.yolo.version)
+        if self.anchor_free is not None:
+            free = [AnchorFreeHead(**vars(head)) for head in self.anchor_free.heads]
+            return AnchorFree(heads=free, classes=self.anchor_free.classes, bins=self.anchor_free.bins)
+        assert self.ssd is not None, "load refuses a file without a table"
+        return Ssd(**vars(self.ssd))
+
+    def write(self, package: Package, folder: str | Path) -> Path:
+        """Write the headers to a folder, as `write_boxes` does."""
+        return write_boxes(
+            package, folder, self.detector, score=self.score, overlap=self.overlap, most=self.most,
+            candidates=self.candidates,
+        )  # fmt: skip
+
+
+_TABLES: Mapping[str, type] = {
+    "yolo.heads": _YoloHeadTable, "yolo": _YoloTable, "anchor_free.heads": _AnchorFreeHeadTable,
+    "anchor_free": _AnchorFreeTable, "ssd": _SsdTable,
+}  # fmt: skip
+
+
 def write_boxes(
     package: Package,
     folder: str | Path,
-    detector: Yolo | Ssd,
+    detector: Detector,
     *,
     score: float,
     overlap: float,
@@ -99,7 +232,7 @@ def write_boxes(
 
 
 def boxes_header(
-    report: Mapping[str, Any], detector: Yolo | Ssd, *, score: float, overlap: float, most: int, candidates: int
+    report: Mapping[str, Any], detector: Detector, *, score: float, overlap: float, most: int, candidates: int
 ) -> str:
     """Return the text of `<model>_boxes.h`. report: of the package. Raises BadOptions."""
     if not 0 < score < 1 or not 0 <= overlap <= 1:
@@ -110,6 +243,8 @@ def boxes_header(
     name = report["model"]["name"]
     if isinstance(detector, Yolo):
         tables, calls = _of_yolo(name, detector, outputs, score)
+    elif isinstance(detector, AnchorFree):
+        tables, calls = _of_anchor_free(name, detector, outputs, score)
     else:
         tables, calls = _of_ssd(name, detector, outputs, score)
     upper, lines = name.upper(), "\n".join(f"    {call}" for call in calls)
@@ -164,6 +299,43 @@ def _of_yolo(
             f"    {'true' if detector.version == 5 else 'false'}, {float_literal(score)},\n}};\n"
         )
         calls.append(f"tvm_ext_boxes_yolo({name}_{output['c_name']}(), &{table}, &list);")
+    return "".join(tables), calls
+
+
+def _of_anchor_free(
+    name: str, detector: AnchorFree, outputs: Mapping[str, Mapping[str, Any]], score: float
+) -> tuple[str, list[str]]:
+    if detector.classes < 1 or detector.bins < 1 or not detector.heads:
+        raise BadOptions("AnchorFree: give at least one class, one bin and one head.")
+    tables, calls = list[str](), list[str]()
+    for number, head in enumerate(detector.heads):
+        distances, width = _output(outputs, head.output), 4 * detector.bins
+        scores = distances if head.scores is None else _output(outputs, head.scores)
+        first = width if head.scores is None else 0
+        shape = distances["shape"] if len(distances["shape"]) == 4 else [0, 0, 0, 0]
+        rows, columns = shape[1:3] if head.channels_last else shape[2:4]
+        widths = {head.output: width + (detector.classes if head.scores is None else 0)}
+        widths |= {} if head.scores is None else {head.scores: detector.classes}
+        for output, channels in widths.items():
+            wanted = [1, rows, columns, channels] if head.channels_last else [1, channels, rows, columns]
+            if list(outputs[output]["shape"]) != wanted:
+                raise BadOptions(
+                    f"output {output!r} has shape {outputs[output]['shape']}; with {detector.classes} classes and "
+                    f"{detector.bins} bins it must have {channels} channels, the "
+                    f"{'last' if head.channels_last else 'second'} of 4 axes, at the pixels of {head.output!r}."
+                )
+        if not head.stride > 0:
+            raise BadOptions(f"the stride of head {head.output!r} must be above 0.")
+        pixels = [one["shape"][3] if head.channels_last else 1 for one in (distances, scores)]
+        table, apart = f"{name}_head_{number}", 1 if head.channels_last else rows * columns
+        tables.append(
+            f"static const tvm_ext_boxes_free_head {table} = {{\n"
+            f"    {_elements(distances, 0.0)}, {_elements(scores, _logit(score))},\n"
+            f"    {rows}, {columns}, {detector.bins}, {detector.classes},\n"
+            f"    {pixels[0]}, {pixels[1]}, {apart}, {float_literal(head.stride)}, {float_literal(score)},\n}};\n"
+        )
+        given = ", ".join(f"{name}_{one['c_name']}()" for one in (distances, scores))
+        calls.append(f"tvm_ext_boxes_free({given}, {first * apart}, &{table}, &list);")
     return "".join(tables), calls
 
 

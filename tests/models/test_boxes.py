@@ -15,7 +15,7 @@ import pytest
 
 import tvm_ext.boxes
 from tests.support.onnx_models import NODE, model_of
-from tvm_ext.boxes import Ssd, Yolo, YoloHead, boxes_header
+from tvm_ext.boxes import AnchorFree, AnchorFreeHead, Detector, DetectorFile, Ssd, Yolo, YoloHead, boxes_header
 from tvm_ext.core.errors import BadOptions
 
 Array = np.ndarray
@@ -50,7 +50,7 @@ def report_of(outputs: Mapping[str, tuple[Sequence[int], str]]) -> dict[str, Any
 
 
 def found_by_c(
-    folder: Path, report: dict[str, Any], detector: Yolo | Ssd, arrays: Mapping[str, Array], **given: Any
+    folder: Path, report: dict[str, Any], detector: Detector, arrays: Mapping[str, Array], **given: Any
 ) -> Array:
     """Rows of corners, score and class by the C, compiled with accessors of constant outputs."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -188,6 +188,68 @@ def test_yolo(dtype: str, version: Any, channels_last: bool, tmp_path: Path) -> 
     np.testing.assert_array_equal(few, found[:4])
 
 
+def anchor_free_by_onnxruntime(heads: Sequence[Array], strides: Sequence[float], bins: int) -> Array:
+    """heads: real numbers [H, W, 4 * bins + K]."""
+    raw = np.concatenate([head.reshape(-1, head.shape[-1]) for head in heads])[np.newaxis]
+    grid, stride = list[Array](), list[Array]()
+    for head, step in zip(heads, strides, strict=True):
+        y, x = np.divmod(np.arange(head.shape[0] * head.shape[1]), head.shape[1])
+        grid.append(np.stack([x, y], 1) + 0.5)
+        stride.append(np.full((len(x), 1), step))
+    constants = {
+        "grid": np.concatenate(grid)[np.newaxis].astype(np.float32),
+        "stride": np.concatenate(stride)[np.newaxis].astype(np.float32),
+        "parts": np.array([4 * bins, CLASSES]), "sides": np.array([1, -1, 4, bins]), "pairs": np.array([2, 2]),
+        "numbers": np.arange(bins, dtype=np.float32), "depth": np.array(CLASSES), "hot": np.array([0, 1], np.float32),
+    }  # fmt: skip
+    by_bins = [
+        NODE("Reshape", ["near", "sides"], ["binned"]),
+        NODE("Softmax", ["binned"], ["weights"], axis=3),
+        NODE("MatMul", ["weights", "numbers"], ["distances"]),
+    ]
+    nodes = [
+        NODE("Split", ["raw", "parts"], ["near", "kinds"], axis=2),
+        *(by_bins if bins > 1 else [NODE("Identity", ["near"], ["distances"])]),
+        NODE("Split", ["distances", "pairs"], ["before", "after"], axis=2),
+        NODE("Sub", ["grid", "before"], ["first"]),
+        NODE("Add", ["grid", "after"], ["last"]),
+        NODE("Mul", ["first", "stride"], ["low"]),
+        NODE("Mul", ["last", "stride"], ["high"]),
+        NODE("Concat", ["low", "high"], ["corners"], axis=2),
+        NODE("ArgMax", ["kinds"], ["best"], axis=2, keepdims=0),
+        NODE("OneHot", ["best", "depth", "hot"], ["one"]),
+        NODE("Sigmoid", ["kinds"], ["likely"]),
+        NODE("Mul", ["likely", "one"], ["columns"]),
+        NODE("Transpose", ["columns"], ["scores"], perm=[0, 2, 1]),
+    ]
+    return selected(nodes, {"raw": raw}, constants)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bins", "channels_last", "apart"),
+    [("float32", 16, False, False), ("int8", 16, True, True), ("uint8", 7, False, True), ("int16", 1, True, False)],
+)
+def test_heads_without_anchors(dtype: str, bins: int, channels_last: bool, apart: bool, tmp_path: Path) -> None:
+    """Two heads with distances and classes in an output, or in two."""
+    random, extents, strides = np.random.default_rng(9), ((6, 8), (3, 4)), (8.0, 16.0)
+    whole = [drawn(random, (1, *extent, 4 * bins + CLASSES), dtype) for extent in extents]
+    if bins == 1:
+        for one in whole:
+            one[..., :4] = np.abs(one[..., :4])  # distances
+    expected = anchor_free_by_onnxruntime([real(one[0]) for one in whole], strides, bins)
+    arrays, heads = dict[str, Array](), list[AnchorFreeHead]()
+    for n, (one, stride) in enumerate(zip(whole, strides, strict=True)):
+        parts = {f"d{n}": one[..., : 4 * bins], f"s{n}": one[..., 4 * bins :]} if apart else {f"d{n}": one}
+        axes = (0, 1, 2, 3) if channels_last else (0, 3, 1, 2)
+        arrays |= {name: np.ascontiguousarray(part.transpose(axes)) for name, part in parts.items()}
+        scores = f"s{n}" if apart else None
+        heads.append(AnchorFreeHead(output=f"d{n}", stride=stride, scores=scores, channels_last=channels_last))
+    report = report_of({name: (array.shape, dtype) for name, array in arrays.items()})
+    found = found_by_c(tmp_path, report, AnchorFree(heads=heads, classes=CLASSES, bins=bins), arrays)
+    assert 5 < len(found) == len(expected)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize(("dtype", "is_logit"), [("float32", False), ("uint8", True), ("int8", True)])
 def test_ssd(dtype: str, is_logit: bool, tmp_path: Path) -> None:
     random, count = np.random.default_rng(3), 60
@@ -239,6 +301,7 @@ def test_ssd(dtype: str, is_logit: bool, tmp_path: Path) -> None:
 YOLO = Yolo(heads=[YoloHead(output="p0", stride=8, anchors=ANCHORS)], classes=CLASSES)
 SSD = Ssd(encodings="codes", scores="likely", anchors=np.ones((6, 4)))
 GIVEN: dict[str, Any] = {"score": 0.5, "overlap": 0.5, "most": 8, "candidates": 8}
+FREE = AnchorFree(heads=[AnchorFreeHead(output="p0", stride=8)], classes=WIDTH - 8, bins=2)
 OUTPUTS = {"p0": ((1, WIDTH, 4, 4), "float32"), "codes": ((1, 6, 4), "int8"), "likely": ((1, 6, 4), "float32")}
 
 
@@ -258,7 +321,7 @@ OUTPUTS = {"p0": ((1, WIDTH, 4, 4), "float32"), "codes": ((1, 6, 4), "int8"), "l
         (Ssd(encodings="codes", scores="likely", anchors=np.ones((6, 4)), scale=(0, 1, 1, 1)), {}, "a scale of enc"),
     ],
 )
-def test_what_is_refused(detector: Yolo | Ssd, given: dict[str, Any], reason: str) -> None:
+def test_what_is_refused(detector: Detector, given: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadOptions, match=reason):
         boxes_header(
             report_of(OUTPUTS), detector, **{"score": 0.5, "overlap": 0.5, "most": 8, "candidates": 8, **given}
@@ -269,3 +332,37 @@ def test_outputs_that_are_no_numbers() -> None:
     report = report_of({**OUTPUTS, "p0": ((1, WIDTH, 4, 4), "int32")})
     with pytest.raises(BadOptions, match="output 'p0' is int32 without a scale; boxes are taken from float32, or from"):
         boxes_header(report, YOLO, **GIVEN)
+
+
+LIMITS = "score = 0.5\noverlap = 0.5\nmost = 8\n"
+HEADS = {
+    "yolo": (f'classes = {CLASSES}\nheads = [{{output = "p0", stride = 8, anchors = [[12, 16], [30, 20]]}}]', YOLO),
+    "anchor_free": (f'classes = {WIDTH - 8}\nbins = 2\nheads = [{{output = "p0", stride = 8}}]', FREE),
+    "ssd": (f'encodings = "codes"\nscores = "likely"\nanchors = [{", ".join(["[1, 1, 1, 1]"] * 6)}]', SSD),
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_file_gives_the_same_header(kind: str, tmp_path: Path) -> None:
+    text, detector = HEADS[kind]
+    path = tmp_path / "detector.toml"
+    path.write_text(f"{LIMITS}[{kind}]\n{text}\n", encoding="utf-8")
+    found, report = DetectorFile.load(path), report_of(OUTPUTS)
+    limits = {"score": found.score, "overlap": found.overlap, "most": found.most, "candidates": 64}
+    assert boxes_header(report, found.detector, **limits) == boxes_header(report, detector, **limits)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (LIMITS, r"give one of the tables \[yolo\], \[anchor_free\] and \[ssd\]; it has none"),
+        (LIMITS + "".join(f"[{kind}]\n{HEADS[kind][0]}\n" for kind in ("yolo", "ssd")), "it has yolo and ssd"),
+        (LIMITS + "[yolo]\nclases = 2\nheads = []", "Did you mean 'classes'"),
+        ("score = [", "is not valid TOML"),
+    ],
+)
+def test_files_that_are_refused(text: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "detector.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadOptions, match=reason):
+        DetectorFile.load(path)

@@ -13,6 +13,7 @@ import pytest
 
 from documentation.report_keys import undescribed
 from tests.support.page_commands import page_steps
+from tvm_ext.core.files.output_folder import in_the_way
 
 
 @pytest.mark.board
@@ -34,7 +35,9 @@ def test_a_wake_word_from_samples(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.board
 def test_boxes_of_a_detector(repository: Path, tmp_path: Path) -> None:
     files, printed = _follow("boxes.md", repository, tmp_path)
-    assert files == ["make_model.py", "make_boxes.py", "main.c"] and printed == "sun at 44, 36\nlamp at 12, 12\n"
+    assert files == ["make_model.py", "heads.toml", "main.c"] and printed == "sun at 44, 36\nlamp at 12, 12\n"
+    package = tmp_path / "work" / "out" / "detector"
+    assert "detector_boxes.h" in (package / "manifest.json").read_text(encoding="utf-8") and not in_the_way(package)
 
 
 @pytest.mark.board

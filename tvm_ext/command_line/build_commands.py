@@ -22,6 +22,7 @@ from tvm_ext.command_line.options import (
     BuildJobs,
     Calibration,
     Debug,
+    DetectorTable,
     Initial,
     Jobs,
     Limit,
@@ -51,13 +52,14 @@ from tvm_ext.command_line.show import (
     waiting,
 )
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.files.output_folder import check_output, replaced_folder
+from tvm_ext.core.files.output_folder import check_output, replaced_folder, write_manifest
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import OPTIONS, BuildOptions, Optimize
 from tvm_ext.core.shipped import choices
 from tvm_ext.report.cells import FoldingTable, binary, escape, number
 
 if TYPE_CHECKING:
+    from tvm_ext.boxes import DetectorFile
     from tvm_ext.sweeps.candidates import SweepModel
 
 
@@ -82,6 +84,7 @@ def compile_command(
     calibration: Calibration = None,
     state: State = None,
     initial: Initial = None,
+    detector: DetectorTable = None,
     runner: RunnerCommand = None,
     jobs: BuildJobs = None,
     scheduler: Scheduler = None,
@@ -96,7 +99,7 @@ def compile_command(
     values = {
         "shapes": parse_shapes(shape) if shape else None, "bind": parse_bindings(bind) if bind else None,
         "states": parse_states(state), "signature": signature, "initial": initial, "calibration": calibration,
-        "verify_inputs": verify_inputs,
+        "verify_inputs": verify_inputs, "detector": detector,
     }  # fmt: skip
     begin = time.monotonic()
     with errors_shown(as_json, debug):
@@ -108,6 +111,7 @@ def compile_command(
         )  # fmt: skip
         found = asked.values
         check_output(asked.output)
+        boxes = _detector_file(found["detector"])
         from tvm_ext.core.files.arrays import read_arrays
 
         with stages_shown(quiet or as_json) as show_stage:
@@ -124,10 +128,22 @@ def compile_command(
                 verify_inputs=found["verify_inputs"], jobs=jobs, scheduler=scheduler, runner=runner,
                 progress=show_stage,
             )  # fmt: skip
+        if boxes is not None:
+            boxes.write(package, asked.output)
+            write_manifest(asked.output)
         if as_json or not quiet:
             show_report(package.report, as_json)
         if not as_json:
             show_end(asked.output, package.report, time.monotonic() - begin)
+
+
+def _detector_file(path: Path | None) -> DetectorFile | None:
+    """Return the file of `--detector`, which is read before the build. Raises BadOptions."""
+    if path is None:
+        return None
+    from tvm_ext.boxes import DetectorFile  # imports pydantic, which a build without it does not need
+
+    return DetectorFile.load(path)
 
 
 VALUES = ("shapes", "bind", "states", "signature", "initial", "calibration", "verify_inputs")
@@ -140,7 +156,7 @@ class Arguments:
     """Arguments of `tvm-ext compile`; None for every argument that the user left out.
 
     options: all build options by name. typed: names of the options that the user typed. values: the other arguments,
-    by the names in `VALUES`.
+    by the names in `VALUES`, and the file of the detector.
     """
 
     model: Path | None
@@ -153,7 +169,7 @@ class Arguments:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A complete build request. values: arguments by the names in `VALUES`, None for each that was not given."""
+    """A complete build request. values: as in `Arguments`, None for each that was not given."""
 
     model: Path
     platform: tvm_ext.Platform
@@ -196,6 +212,7 @@ def _from_project(folder: Path, arguments: Arguments) -> Asked:
     project = ProjectFile.load(folder)
     platform = _platform(arguments.platform or project.platform_name)
     in_file = {name: project.path_of(name) if name in _FILES else getattr(project.model, name) for name in VALUES}
+    in_file["detector"] = project.detector_file
     model = project.path_of("file")
     assert model is not None, "every model table has a file"
     # Only options that the user typed override the file: a default of the command line is not the user's choice.

@@ -72,6 +72,15 @@ Calibration = Annotated[
         help="Calibration samples: an array [N, ...] per input, and optionally labels [N].",
     ),
 ]
+DetectorTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--detector",
+        metavar="FILE.toml",
+        help="A detector's heads: the package gets <model>_boxes.h, which turns its outputs into boxes.",
+        rich_help_panel="Output",
+    ),
+]
 State = Annotated[
     list[str] | None,
     typer.Option(

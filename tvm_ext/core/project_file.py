@@ -31,11 +31,13 @@ class ProjectFile:
 
     platform: name of a shipped platform, or a .toml file in the project's folder.
     output: folder of the package, relative to the project's folder.
+    detector: file of the heads of a detector, as `--detector` takes it.
     """
 
     platform: FileName
     model: ModelTable
     output: FileName = "package"
+    detector: FileName | None = None
     options: ProjectOptions = ProjectOptions()
     folder: str = ""
 
@@ -65,6 +67,11 @@ class ProjectFile:
     def output_folder(self) -> Path:
         """The folder of the package."""
         return path_below(self.folder, self.output, "output", BadOptions)
+
+    @property
+    def detector_file(self) -> Path | None:
+        """The path of the detector's file, or None."""
+        return None if self.detector is None else path_below(self.folder, self.detector, "detector", BadOptions)
 
     def path_of(self, key: str) -> Path | None:
         """Return the path of a file that the model names under `key`, or None. Raises BadOptions."""

@@ -1,4 +1,4 @@
-/* Boxes from the heads of a detector: YOLO's, and those of SSD with their anchors. Nothing is allocated.
+/* Boxes from the heads of a detector: YOLO's with and without anchors, and SSD's. Nothing is allocated.
    Scores are compared as the network gives them; only boxes that reach the threshold take exponential functions. */
 #ifndef TVM_EXT_BOXES_H
 #define TVM_EXT_BOXES_H
@@ -147,6 +147,70 @@ static inline void tvm_ext_boxes_yolo(const void *values, const tvm_ext_boxes_yo
                 middle[0] - half[0], middle[1] - half[1], middle[0] + half[0], middle[1] + half[1], score, k};
             tvm_ext_boxes_add(list, &box);
         }
+    }
+}
+
+/* A head without anchors, of YOLOv8: for each pixel the distances of its centre to the left, top, right and bottom
+   edge, each as `bins` elements whose softmax weights the numbers 0, 1, ..., or as a number if `bins` is 1; and scores
+   of the classes before the sigmoid. distance_pixels, score_pixels, channels: distances of elements. stride: pixels of
+   the input for one of the head. */
+typedef struct {
+    tvm_ext_boxes_elements distances;
+    tvm_ext_boxes_elements scores;
+    int32_t rows;
+    int32_t columns;
+    int32_t bins;
+    int32_t classes;
+    int32_t distance_pixels;
+    int32_t score_pixels;
+    int32_t channels;
+    float stride;
+    float least_score;
+} tvm_ext_boxes_free_head;
+
+/* Mean of the numbers of `bins` elements, weighted by their softmax. */
+static inline float tvm_ext_boxes_distance(const void *values, int32_t first, const tvm_ext_boxes_free_head *head)
+{
+    if (head->bins == 1) {
+        return tvm_ext_boxes_real(values, first, &head->distances);
+    }
+    const int32_t best = tvm_ext_boxes_best(values, first, head->bins, head->channels, head->distances.kind);
+    const float largest = tvm_ext_boxes_real(values, first + best * head->channels, &head->distances);
+    float total = 0.0f;
+    float sum = 0.0f;
+    for (int32_t bin = 0; bin < head->bins; ++bin) {
+        const float x = tvm_ext_boxes_real(values, first + bin * head->channels, &head->distances);
+        const float weight = expf(x - largest);
+        total += weight;
+        sum += weight * (float)bin;
+    }
+    return sum / total;
+}
+
+/* first: of the scores in their output. */
+static inline void tvm_ext_boxes_free(const void *distances, const void *scores, int32_t first,
+                                      const tvm_ext_boxes_free_head *head, tvm_ext_boxes_list *list)
+{
+    const int32_t apart = head->channels;
+    for (int32_t pixel = 0; pixel < head->rows * head->columns; ++pixel) {
+        const int32_t own = first + pixel * head->score_pixels;
+        const int32_t k = tvm_ext_boxes_best(scores, own, head->classes, apart, head->scores.kind);
+        if (!tvm_ext_boxes_reaches(scores, own + k * apart, &head->scores)) {
+            continue;
+        }
+        const float score = tvm_ext_boxes_sigmoid(tvm_ext_boxes_real(scores, own + k * apart, &head->scores));
+        if (!(score >= head->least_score)) {
+            continue;
+        }
+        const float middle[2] = {(float)(pixel % head->columns) + 0.5f, (float)(pixel / head->columns) + 0.5f};
+        float edge[4];
+        for (int32_t side = 0; side < 4; ++side) {
+            const int32_t place = pixel * head->distance_pixels + side * head->bins * apart;
+            const float distance = tvm_ext_boxes_distance(distances, place, head);
+            edge[side] = (side < 2 ? middle[side] - distance : middle[side - 2] + distance) * head->stride;
+        }
+        const tvm_ext_box box = {edge[0], edge[1], edge[2], edge[3], score, k};
+        tvm_ext_boxes_add(list, &box);
     }
 }
 
