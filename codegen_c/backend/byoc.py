@@ -30,6 +30,7 @@ from codegen_c.operators.kinds import (
     QConv2dTranspose,
     QLstm,
     QPool2d,
+    QSvdfFeatures,
     QUnary,
     Stream,
     TensorType,
@@ -118,13 +119,13 @@ class CodegenBackend:
     def may_grow_weights(self, composite: relax.Function) -> bool:
         """Return False if the kernel of a composite is surely the same where its weights may not grow.
 
-        Kernels of vectors of floats may fill the last vector with weights of no channel. The kernel of an LSTM consists
-        of kernels that are chosen for its products.
+        Kernels of vectors of floats may fill the last vector with weights of no channel. The kernels of an LSTM and of
+        an SVDF contain kernels that are chosen for their products.
         """
         lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
             return False
-        has_parts = isinstance(lowered.operator, QLstm)
+        has_parts = isinstance(lowered.operator, QLstm | QSvdfFeatures)
         return lowered.implementation.grows_weights or has_parts or native_lanes(self.target).count > 1
 
     def call_costs(

@@ -1,4 +1,4 @@
-"""Composites of a recurrent layer, which one PrimFunc computes, as an operator: in float32, or TensorFlow Lite's LSTM.
+"""Composites of a recurrent layer, which one PrimFunc computes, as an operator: float32, or TensorFlow Lite's integers.
 
 Layers that are not standard, such as an LSTM with peepholes, are other operators of Relax, unrolled or as a loop.
 """
@@ -9,19 +9,25 @@ import numpy as np
 from tvm import tirx
 
 from codegen_c.composites.graph import Composite, NoMatch
-from codegen_c.operators.kinds import LSTM_GATES, QLstm, QRecurrent, Recurrent
+from codegen_c.operators.kinds import LSTM_GATES, QLstm, QRecurrent, QSvdfFeatures, QSvdfSum, Recurrent
 from tvm_ext.core.decisions.composites import (
     IntegerRecurrentLayer,
     PrimFuncs,
     QuantizedLstm,
+    QuantizedSvdf,
     RecurrentLayer,
     RepeatedStep,
 )
 from tvm_ext.core.recurrent_cells import RECURRENT_CELLS
 
+RecurrentOperator = QLstm | QRecurrent | QSvdfFeatures | QSvdfSum | Recurrent
 
-def recurrent_layer(composite: Composite) -> tuple[QLstm | QRecurrent | Recurrent, tuple[int, ...]] | NoMatch:
-    """Return the layer that a composite of one call computes, and the composite's parameters that are its inputs."""
+
+def recurrent_layer(composite: Composite) -> tuple[RecurrentOperator, tuple[int, ...]] | NoMatch:
+    """Return the layer, or the part of an SVDF, that a composite of one call computes.
+
+    Also returns the composite's parameters that are its inputs.
+    """
     functions = list((PrimFuncs.read(composite.function).functions or {}).values())
     if len(functions) != 1 or len(composite.calls) != 1:
         return NoMatch("is no recurrent layer")
@@ -30,6 +36,8 @@ def recurrent_layer(composite: Composite) -> tuple[QLstm | QRecurrent | Recurren
         return _float_layer(composite, function)
     if IntegerRecurrentLayer.read(function).cell:
         return _integer_layer(composite, function)
+    if QuantizedSvdf.read(function).part:
+        return _tflite_svdf(composite, QuantizedSvdf.read(function))
     return _tflite_lstm(composite, function)
 
 
@@ -102,3 +110,25 @@ def _tflite_lstm(composite: Composite, function: tirx.PrimFunc) -> tuple[QLstm, 
         cell_power=known.cell_power,
         clip=known.clip,
     ), arguments  # fmt: skip
+
+
+def _tflite_svdf(
+    composite: Composite, known: QuantizedSvdf
+) -> tuple[QSvdfFeatures | QSvdfSum, tuple[int, ...]] | NoMatch:
+    source, *others = composite.calls[0].operands
+    weight, *biases = (operand.array for operand in others)
+    if source.parameter is None or weight is None or any(bias is None for bias in biases):
+        return NoMatch("its input is a constant, or its weights are not")
+    (mantissa, shift), (of_input, of_result) = known.factor, known.zero_points
+    ports = {"inputs": (composite.inputs[source.parameter],), "outputs": composite.outputs}
+    if known.part == "features":
+        return QSvdfFeatures(
+            **ports, weight=weight, factor=(mantissa, shift), zero_point=of_input, state_zero_point=of_result,
+        ), (source.parameter,)  # fmt: skip
+    (bias,) = biases
+    assert bias is not None, "compared before"
+    sums = weight.astype(np.int64).reshape(len(bias), -1).sum(1)
+    start = (bias.astype(np.int64) - of_input * sums).astype(np.int32)  # wraps, as the sums do
+    return QSvdfSum(
+        **ports, weight=weight, bias=start, factor=(mantissa, shift), zero_point=of_result
+    ), (source.parameter,)  # fmt: skip

@@ -643,6 +643,35 @@ LSTM_GATES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QSvdfFeatures(Operator):
+    """Features of a step of TensorFlow Lite's SVDF on integers.
+
+    inputs: int8[B, C]. outputs: int8 or int16[B, 1, 1, F], the newest step of the state.
+    weight: int8[F, C]. factor: (mantissa, shift) from sums of products to the state. zero_point: of the input.
+    """
+
+    weight: Array
+    factor: tuple[int, int]
+    zero_point: int
+    state_zero_point: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QSvdfSum(Operator):
+    """Weighted sums over the steps of TensorFlow Lite's SVDF on integers.
+
+    inputs: [B, M, 1, F], the features of M steps, int8 or int16. outputs: int8[B, U].
+    weight: [F, M] of the type of the features. bias: int32[U], with the part of the zero point of the state.
+    factor: (mantissa, shift) from sums to outputs. zero_point: of the output.
+    """
+
+    weight: Array
+    bias: Array
+    factor: tuple[int, int]
+    zero_point: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QLstm(Operator):
     """TensorFlow Lite's LSTM on integers, all steps of a sequence.
 

@@ -36,6 +36,8 @@ from codegen_c.operators.kinds import (
     QNormalize,
     QPool2d,
     QPrelu,
+    QSvdfFeatures,
+    QSvdfSum,
     TensorType,
     Window,
 )
@@ -112,6 +114,21 @@ OPERATORS: tuple[Operator, ...] = (
         ),
         input_weight=np.ones((16, 5), np.int8), hidden_weight=np.ones((16, 4), np.int8), bias=np.ones(16, np.int32),
         table=np.zeros(256, np.uint16), factors=((1 << 30, 36),) * 11, zero_points=(3, -4), cell_power=-11, clip=900,
+    ),
+    *(
+        QSvdfFeatures(
+            inputs=(TensorType(shape=(2, 5), dtype="int8"),), outputs=(TensorType(shape=(2, 1, 1, 8), dtype=state),),
+            weight=np.ones((8, 5), np.int8), factor=(1 << 30, 36), zero_point=3, state_zero_point=0,
+        )
+        for state in ("int8", "int16")
+    ),
+    *(
+        QSvdfSum(
+            inputs=(TensorType(shape=(2, 5, 1, 12), dtype=state),),
+            outputs=(TensorType(shape=(2, units), dtype="int8"),),
+            weight=np.ones((12, 5), state), bias=np.ones(units, np.int32), factor=(1 << 30, 36), zero_point=3,
+        )
+        for state, units in (("int8", 6), ("int16", 12), ("int16", 4))
     ),
     *(operator_of(layer, integers(layer, INPUT, state_of_range(-1, 1))) for layer in LAYERS[: len(GATES)]),
 )  # fmt: skip

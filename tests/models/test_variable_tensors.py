@@ -67,6 +67,7 @@ def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
     for target in ("host", "qemu"):
         assert package.report["verify"][target]["passed"] and not package.report["verify"][target]["differing"]
     assert package.report["verify"]["host"]["reference"] == "TensorFlow Lite Micro" and updates(package) == ["shift"]
+    assert [step["kernel"] for step in package.report["steps"]][:2] == ["qsvdf_features", "qsvdf_sum"]
     assert package.report["selftest_coverage"]["missed"] == {}
     interpreter = peer("tflite_micro.python.tflite_micro.runtime").Interpreter.from_bytes(data)
     random = np.random.default_rng(11)
@@ -86,6 +87,27 @@ def test_integer_svdf_of_several_batches(activation: int, tmp_path: Path) -> Non
     package = built(models.svdf(state="int16", batch=2, rank=3, activation=activation), tmp_path)
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["differing"] == 0
+
+
+@pytest.mark.parametrize("options", [{"rank": 4}, {"rank": 3, "batch": 2}, {"state": "int8", "rank": 1}])
+def test_the_references_of_an_integer_svdf_are_those_of_tflm(options: dict[str, int | str], tmp_path: Path) -> None:
+    """Features and sums over time: in blocks of several features, and one by one."""
+    batch = int(options.get("batch", 1))
+    data = models.svdf(**{"state": "int16", "memory": 5, "activation": NONE, **options})  # type: ignore[arg-type]
+    program = compile_module(
+        tvm_ext.load(saved_tflite(data, tmp_path)), Platform.load("host"), BuildOptions(verify=())
+    ).program  # fmt: skip
+    features, summed = [call.implementation for call in program.kernel_calls() if "svdf" in call.implementation.kernel]
+    interpreter = peer("tflite_micro.python.tflite_micro.runtime").Interpreter.from_bytes(data)
+    kept = np.zeros((batch, 4, 1, 3 * int(options["rank"])), options.get("state", "int16"))
+    random = np.random.default_rng(4)
+    for _ in range(20):
+        x = random.integers(-128, 128, (batch, 6)).astype(np.int8)
+        interpreter.set_input(x, 0)
+        interpreter.invoke()
+        window = np.concatenate([kept, *features.reference([x])], axis=1)
+        np.testing.assert_array_equal(summed.reference([window])[0], interpreter.get_output(0))
+        kept = window[:, 1:]
 
 
 def scales(zero_point: int = 0) -> Quantized:
@@ -118,6 +140,8 @@ def test_svdf_of_odd_files(case: str, tmp_path: Path) -> None:
             found.append(session.run({"x": x})["y"])
             expected.append(np.array(interpreter.get_output(0)))
     np.testing.assert_array_equal(found, expected)
+    kernels = {step["kernel"] for step in package.report["steps"]}  # the others are computed in plain C
+    assert ("qsvdf_features" in kernels, "qsvdf_sum" in kernels) == (case != "zero points", "twice" not in case)
     assert len(np.unique(expected)) > (1 if case == "sums that wrap twice" else 10)
 
 

@@ -44,12 +44,13 @@ def _layers(operator: QLstm) -> tuple[QDense, QDense]:
     """The dense layers that sum the products of one input and of one hidden state: 4 H sums in int32 each."""
     of_input, of_hidden = operator.zero_points
     return (
-        _dense(operator.input_weight, operator.bias, of_input),
-        _dense(operator.hidden_weight, np.zeros_like(operator.bias), of_hidden),
+        dense_sums(operator.input_weight, operator.bias, of_input),
+        dense_sums(operator.hidden_weight, np.zeros_like(operator.bias), of_hidden),
     )
 
 
-def _dense(weight: Array, bias: Array, zero_point: int) -> QDense:
+def dense_sums(weight: Array, bias: Array, zero_point: int) -> QDense:
+    """Return the dense layer that sums products of an int8 vector with a zero point in int32, below 2^30."""
     sums, depth = (int(extent) for extent in weight.shape)
     unit = Quantization(scale=1.0, zero_point=0)
     return QDense(

@@ -176,6 +176,20 @@ class QuantizedLstm(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QuantizedSvdf(Decision):
+    """Arithmetic of a PrimFunc that is a part of TensorFlow Lite's SVDF on integers; empty for all other PrimFuncs.
+
+    part: `features` of an input int8[B, C] by weights int8[F, C], which become int8 or int16[B, 1, 1, F]; or `sum` of
+    a window [B, M, 1, F] by weights [F, M] and biases int32[U], which become int8[B, U].
+    factor: from sums of products to the result, as (mantissa, shift). zero_points: of the input and of the result.
+    """
+
+    part: str = attribute("svdf_part", "")
+    factor: tuple[int, ...] = attribute("svdf_factor", (), read=_ints, write=list)
+    zero_points: tuple[int, ...] = attribute("svdf_zero_points", (), read=_ints, write=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeptWeights(Decision):
     """Whether a composite's kernel stores its weights in no more bytes than the model does."""
 

@@ -17,7 +17,9 @@ import numpy as np
 import tflite
 from tvm import relax, te, tirx
 
+from codegen_c.kernels.shared.requantize_tflite import fixed_point
 from relay_passes.dataflow import constant, static_shape
+from tvm_ext.core.decisions.composites import QuantizedSvdf
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import activated, options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
@@ -146,7 +148,11 @@ def _integer_features(data: relax.Expr, tensors: list[TfliteTensor], builder: re
             "features",
         )
 
-    return builder.call_te(compute, data, constant(weights), primfunc_name_hint="svdf_features")
+    zero_points = (zero_point, _zero_point(tensors))
+    known = QuantizedSvdf(part="features", factor=fixed_point(factor), zero_points=zero_points)
+    return builder.call_te(
+        compute, data, constant(weights), primfunc_name_hint="svdf_features", primfunc_attrs=known.attributes()
+    )
 
 
 def _integer_sum(
@@ -181,7 +187,11 @@ def _integer_sum(
 
         return te.compute((batch, units), element, "output")
 
-    return builder.call_te(compute, window, constant(weights), constant(bias), primfunc_name_hint="svdf_sum")
+    known = QuantizedSvdf(part="sum", factor=fixed_point(factor), zero_points=(state_zero, zero_point))
+    return builder.call_te(
+        compute, window, constant(weights), constant(bias), primfunc_name_hint="svdf_sum",
+        primfunc_attrs=known.attributes(),
+    )  # fmt: skip
 
 
 def _kept(value: tirx.Expr, tensors: list[TfliteTensor]) -> tirx.Expr:
