@@ -150,8 +150,10 @@ class _Grouping:
         if name == "relax.nn.group_norm":
             clamps = self._clamps(binding)
             return _plain("compute", [binding, *clamps], clamps=len(clamps))
-        if name in _ANCHORS or _interpolates(binding.value):
+        if name in _ANCHORS:
             return _plain("compute", [binding, *self._scale(binding)])
+        if _interpolates(binding.value):
+            return _plain("compute", [binding, *self._second_axis(binding)])
         if name not in self.elementwise:
             return _plain("float", [binding])
         if len(leaves) == 1:
@@ -217,6 +219,18 @@ class _Grouping:
             return []
         is_divisor = array_of(follower.value.args[0]) is not None and op_name(follower.value) == "relax.divide"
         return [] if is_divisor or not _adds_numbers_only(follower, product.var) else [follower]
+
+    def _second_axis(self, first: relax.VarBinding) -> list[relax.VarBinding]:
+        """Return the interpolation along the other axis of an image, or nothing: one kernel computes both."""
+        follower = self.flow.sole_reader(first.var)
+        if follower is None or not _interpolates(follower.value) or not is_float_tensor(follower.var):
+            return []
+        shapes = [static_shape(var) for var in (_activations(first)[0], first.var, follower.var)]
+        axes = [
+            [axis for axis, (a, b) in enumerate(zip(*pair, strict=True)) if a != b]
+            for pair in (shapes[:2], shapes[1:])
+        ]  # fmt: skip
+        return [follower] if all(len(found) == 1 for found in axes) and abs(axes[0][0] - axes[1][0]) == 1 else []
 
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
         """Return relu and clip operators, each the only reader of the value ahead of it."""

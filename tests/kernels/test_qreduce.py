@@ -14,7 +14,9 @@ from codegen_c.kernels.movement import qinterpolate
 from codegen_c.kernels.pooling import qmean
 from codegen_c.kernels.shared.requantize import quantization, scale_of
 from codegen_c.operators.kinds import QInterpolate, QMean, Quantization, TensorType
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from tests.kernels.harness import HOST
+from tests.kernels.helium import assert_same_bytes
 from tests.kernels.quantized import (
     FEW,
     assert_c_equals_reference,
@@ -63,24 +65,33 @@ def test_means_as_tensorflow_lite_rounds(operators: list[QMean], seed: int) -> N
         assert np.abs(result - np.clip(steps, operator.low, operator.high)).max() <= 1
 
 
-def taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Linear interpolation at half-pixel centres."""
+def taps(source: int, target: int, kind: str = "linear") -> tuple[np.ndarray, np.ndarray]:
+    """Interpolation at half-pixel centres: linear, cubic, or a mean of up to six elements."""
     at = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
-    first = np.floor(at).astype(np.int64)
-    weights = np.stack([1 - (at - first), at - first], axis=1).astype(np.float32)
-    return np.stack([first, np.minimum(first + 1, source - 1)], axis=1), weights
+    first, count = np.floor(at).astype(np.int64), {"linear": 2, "cubic": 4, "mean": 6}[kind]
+    places = first[:, None] + np.arange(count) - (count // 2 - 1)
+    distance = np.abs(places - at[:, None])
+    near, far = 1.25 * distance**3 - 2.25 * distance**2 + 1, -0.75 * (distance - 1) * (distance - 2) ** 2
+    weights = {
+        "linear": np.maximum(1 - distance, 0), "cubic": np.where(distance <= 1, near, far),
+        "mean": np.full(places.shape, 1 / count),
+    }[kind]  # fmt: skip
+    return np.clip(places, 0, source - 1), weights.astype(np.float32)
 
 
 @st.composite
 def interpolations(draw: st.DrawFn) -> QInterpolate:
     height, width, *sizes = (draw(st.integers(1, 6)) for _ in range(4))
-    count, channels = draw(st.sampled_from(((1, 3), (1, 1), (2, 2))))
+    count, channels = draw(st.sampled_from(((1, 3), (1, 1), (2, 2), (1, 9))))
     source = draw(tensor_types((count, height, width, channels), scale=0.05))
-    output = draw(tensor_types((count, sizes[0], sizes[1], channels), scale=0.05))
+    # Of equal scales, of a ratio whose sums have ties, and of one whose sums have none.
+    scale = draw(st.sampled_from((0.05, 0.0333, 0.075)))
+    output = draw(tensor_types((count, sizes[0], sizes[1], channels), scale=scale))
     low, high = draw(clamps(output))
+    kinds = st.sampled_from(("linear", "cubic", "mean"))
     return QInterpolate(
-        inputs=(source,), outputs=(output,), rows=taps(height, sizes[0]), columns=taps(width, sizes[1]),
-        low=low, high=high,
+        inputs=(source,), outputs=(output,), rows=taps(height, sizes[0], draw(kinds)),
+        columns=taps(width, sizes[1], draw(kinds)), low=low, high=high,
     )  # fmt: skip
 
 
@@ -94,17 +105,25 @@ def test_interpolations(operators: list[QInterpolate], seed: int) -> None:
         for axis, (places, weights) in ((1, operator.rows), (2, operator.columns)):
             moved = np.moveaxis(value, axis, 0)[places]
             value = np.moveaxis((moved * weights[:, :, None, None, None]).sum(axis=1), 0, axis)
-        assert operator.output.quantization is not None
-        steps = np.rint(value / np.float32(0.05)) + operator.output.quantization.zero_point
+        steps = np.rint(value / np.float32(scale_of(operator.output))) + quantization(operator.output).zero_point
         assert np.abs(result - np.clip(steps, operator.low, operator.high)).max() <= 1
 
 
-@pytest.mark.parametrize(("weight", "reason"), [(0.5, "add up to 1"), (-1.0, "0 to 1")])
-def test_refuses_weights_that_are_no_average(weight: float, reason: str) -> None:
-    kind = TensorType(shape=(1, 1, 1, 1), dtype="int8", quantization=Quantization(scale=1.0, zero_point=0))
+@FEW
+@given(st.lists(interpolations(), min_size=1, max_size=8), seeds)
+def test_interpolations_with_helium(operators: list[QInterpolate], seed: int) -> None:
+    assert_same_bytes(elementwise_helium.QINTERPOLATE, operators, seed)
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"), [([0.5], "add up to 1"), ([-1.0], "add up to 1"), ([2.0, -1.0], "at most 2")]
+)
+def test_refuses_weights_that_are_no_average(weights: list[float], reason: str) -> None:
+    source = TensorType(shape=(1, 1, len(weights), 1), dtype="int8", quantization=Quantization(scale=1.0, zero_point=0))
     one = (np.zeros((1, 1), np.int64), np.ones((1, 1), np.float32))
+    columns = (np.arange(len(weights))[None], np.array([weights], np.float32))
     operator = QInterpolate(
-        inputs=(kind,), outputs=(kind,), rows=one, columns=(one[0], one[1] * np.float32(weight)), low=-128, high=127
+        inputs=(source,), outputs=(replace(source, shape=(1, 1, 1, 1)),), rows=one, columns=columns, low=-128, high=127
     )
     refusal = qinterpolate.KERNEL.refuses(operator, HOST)
     assert isinstance(refusal, Refusal) and reason in refusal.reason

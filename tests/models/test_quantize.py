@@ -228,3 +228,19 @@ def test_normalizations_of_channels_are_integers(tmp_path: Path) -> None:
     assert [step["kernel"] for step in package.report["steps"]].count("qgroup_normalize_i8") == 3
     assert not package.report["float_operations"] and package.report["verify"]["host"]["passed"]
     assert not any("unary" in step["kernel"] for step in package.report["steps"])
+
+
+def test_resizes_are_integers(tmp_path: Path) -> None:
+    """Both axes of a resize are one integer kernel, also with cubic weights below zero."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Resize", ["c", "", "s"], ["r"], mode="linear"),
+        helper.make_node("Resize", ["r", "", "s"], ["y"], mode="cubic"),
+    ]
+    constants = {"w": weights(6, 3, 3, 3), "s": np.array([1, 1, 2, 1.5], np.float32)}
+    module = tvm_ext.load(saved(model_of(nodes, {"x": (1, 3, 8, 8)}, ["y"], constants, opset=18), tmp_path))
+    samples = {"x": np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)}
+    package = tvm_ext.build(module, "host", tmp_path / "out", INT8, calibration=samples)
+    kernels = [step["kernel"] for step in package.report["steps"]]
+    assert kernels.count("qinterpolate_i8") == 2 and "generic" not in kernels
+    assert not package.report["float_operations"] and package.report["verify"]["host"]["passed"]

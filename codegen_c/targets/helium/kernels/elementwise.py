@@ -1,4 +1,4 @@
-"""Kernels for element-wise operators of quantized tensors with Helium, and channels-last images from planes."""
+"""Kernels with Helium for element-wise operators and interpolation of quantized tensors, and images from planes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary, qdivide, qprelu, qunary
-from codegen_c.kernels.movement import permute
+from codegen_c.kernels.movement import permute, qinterpolate
 from codegen_c.kernels.shared.common_shift import DOUBLED_BITS
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.narrow_sums import narrow_sums
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.kinds import Permute, QBinary, QDivide, QPrelu, QUnary
+from codegen_c.operators.kinds import Permute, QBinary, QDivide, QInterpolate, QPrelu, QUnary
 from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
 from tvm_ext.core.row_access import RowAccess
 
@@ -367,4 +367,28 @@ PERMUTE = Kernel(
 )
 
 
-KERNELS = (QBINARY, QBROADCAST, QDIVIDE, QUNARY, PRELU, PERMUTE)
+# Interpolation of quantized images with Helium: weighted sums of four channels at a time.
+#
+# int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C], as qinterpolate.py.
+
+INTERPOLATION = qinterpolate.InterpolationLoops(
+    add="tvm_ext_helium_qinterpolate_add", finish="tvm_ext_helium_qinterpolate_finish",
+    includes=("tvm_ext_helium_qinterpolate.h", *qinterpolate.INCLUDES, *INCLUDES[1:]), at_once=4, row=2, column=2,
+    kept=3, finished=11,
+)  # fmt: skip
+
+
+def interpolate_implement(operator: QInterpolate, target: Target, stored: StoredRows) -> Implementation:
+    return qinterpolate.implement_by(INTERPOLATION, QINTERPOLATE.name, operator, stored)
+
+
+QINTERPOLATE = Kernel(
+    name="qinterpolate_helium",
+    title="Interpolation of quantized images, four channels at a time",
+    operator=QInterpolate,
+    implement=interpolate_implement,
+    constraints=qinterpolate.KERNEL.constraints,
+)
+
+
+KERNELS = (QBINARY, QBROADCAST, QDIVIDE, QUNARY, PRELU, PERMUTE, QINTERPOLATE)
