@@ -25,12 +25,13 @@ def movement_operator(composite: Composite) -> tuple[Operator, tuple[int, ...]] 
 def _concat(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
     call = composite.calls[0]
     arguments = tuple(value.parameter for value in call.operands if value.parameter is not None)
-    if len(composite.calls) > 1 or len(arguments) < len(call.operands):
-        return NoMatch("concatenates a constant, or computes further")
+    constants = {i: value.array for i, value in enumerate(call.operands) if value.array is not None}
+    if len(composite.calls) > 1 or not arguments or len(arguments) + len(constants) < len(call.operands):
+        return NoMatch("concatenates constants only, or computes further")
     rank = len(composite.outputs[0].shape)
     axis = int(call.attrs.axis or 0) % max(rank, 1)
     inputs = tuple(composite.inputs[index] for index in arguments)
-    return Concat(inputs=inputs, outputs=composite.outputs, axis=axis), arguments
+    return Concat(inputs=inputs, outputs=composite.outputs, axis=axis, constants=constants), arguments
 
 
 def _gather(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:

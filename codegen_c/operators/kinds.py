@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -526,9 +526,13 @@ class Stream(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concat(Operator):
-    """Concatenation along one axis. Any element type."""
+    """Concatenation along one axis. Any element type.
+
+    constants: parts that the model contains, by their positions among all parts; the inputs are the others, in order.
+    """
 
     axis: int
+    constants: Mapping[int, Array] = field(default_factory=dict[int, Array])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

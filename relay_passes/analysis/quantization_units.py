@@ -146,6 +146,7 @@ class _Grouping:
         if name in _MOVES:
             moved = binding.value.args[:1] if name == "relax.take" else [binding.value]  # the indices are constant
             whole = all(array_of(leaf) is None for value in moved for leaf in operands(value))
+            whole = whole or (name == "relax.concat" and all(map(is_float_tensor, operands(binding.value))))
             return _plain("move" if whole else "float", [binding])
         if name == "relax.nn.group_norm":
             clamps = self._clamps(binding)

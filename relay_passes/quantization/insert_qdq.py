@@ -14,7 +14,18 @@ from relay_passes.analysis.quantization_units import Unit
 from relay_passes.analysis.recurrent_function import recurrent_function
 from relay_passes.analysis.recurrent_int8 import FloatRecurrent, IntegerRecurrent, constant_states, result_shapes
 from relay_passes.analysis.run_units import IntegerChoice, bias_shape, linear_bindings
-from relay_passes.dataflow import build, constant, infer, live, outputs, static_shape, substitute, with_span
+from relay_passes.dataflow import (
+    array_of,
+    build,
+    constant,
+    infer,
+    live,
+    operands,
+    outputs,
+    static_shape,
+    substitute,
+    with_span,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,8 +115,10 @@ class _Writer:
         elif unit.kind == "move":
             member = unit.members[0]
             read = {var: self._integer(var, self.choice.parameters(index, var)) for var in unit.inputs}
-            moved = self._bind(unit.result.name, substitute(member.value, read))
-            self._know(unit.result, self.choice.parameters(index, unit.result), moved)
+            own = self.choice.parameters(index, unit.result)
+            is_join = unit.operator == "relax.concat"
+            value = _joined(member.value, read, own) if is_join else substitute(member.value, read)
+            self._know(unit.result, own, self._bind(unit.result.name, value))
         else:
             self._in_integers(index, unit)
 
@@ -213,6 +226,14 @@ class _Writer:
         var = relax.DataflowVar(name, value.ty)
         self.sequence.append(relax.VarBinding(var, value))
         return var
+
+
+def _joined(concat: relax.Call, read: Mapping[relax.Var, relax.Expr], own: AffineQuantization) -> relax.Call:
+    """Return a concat of integers; constants among its parts are quantized as its result is."""
+    parts = [
+        read[part] if (array := array_of(part)) is None else constant(own.quantize(array)) for part in operands(concat)
+    ]
+    return with_span(infer(relax.op.concat(parts, axis=int(concat.attrs.axis or 0))), concat.span)
 
 
 def _constants(affine: AffineQuantization) -> tuple[relax.Expr, relax.Expr]:

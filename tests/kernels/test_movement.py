@@ -27,8 +27,11 @@ def concats(draw: st.DrawFn) -> Concat:
     axis = draw(st.integers(0, len(shape) - 1))
     extents = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     shapes = [(*shape[:axis], extent, *shape[axis + 1 :]) for extent in (*extents, sum(extents))]
-    *inputs, output = (TensorType(shape=s, dtype=dtype) for s in shapes)
-    return Concat(inputs=tuple(inputs), outputs=(output,), axis=axis)
+    *parts, output = (TensorType(shape=s, dtype=dtype) for s in shapes)
+    known = draw(st.sets(st.integers(0, len(parts) - 1), max_size=len(parts) - 1))
+    constants = {i: array(parts[i], seed=50 + i) for i in sorted(known)}
+    inputs = tuple(part for i, part in enumerate(parts) if i not in known)
+    return Concat(inputs=inputs, outputs=(output,), axis=axis, constants=constants)
 
 
 @st.composite
@@ -59,7 +62,10 @@ def test_concats(operators: list[Concat], seed: int) -> None:
     inputs = [[array(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
     results = assert_c_equals_reference(list(operators), inputs, concat.KERNEL)
     for operator, arrays, result in zip(operators, inputs, results, strict=True):
-        np.testing.assert_array_equal(result, np.concatenate(arrays, operator.axis))
+        left = iter(arrays)
+        count = len(arrays) + len(operator.constants)
+        parts = [operator.constants[i] if i in operator.constants else next(left) for i in range(count)]
+        np.testing.assert_array_equal(result, np.concatenate(parts, operator.axis))
 
 
 @FEW

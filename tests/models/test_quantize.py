@@ -244,3 +244,18 @@ def test_resizes_are_integers(tmp_path: Path) -> None:
     kernels = [step["kernel"] for step in package.report["steps"]]
     assert kernels.count("qinterpolate_i8") == 2 and "generic" not in kernels
     assert not package.report["float_operations"] and package.report["verify"]["host"]["passed"]
+
+
+def test_constants_beside_activations_are_integers(tmp_path: Path) -> None:
+    """A class token ahead of tokens is one copy of quantized numbers, also where its numbers are the largest."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Concat", ["token", "m", "token"], ["c"], axis=1),
+        helper.make_node("MatMul", ["c", "v"], ["y"]),
+    ]
+    constants = {"w": weights(8, 16), "v": weights(16, 4), "token": 10 * weights(1, 1, 16)}
+    module = tvm_ext.load(saved(model_of(nodes, {"x": (1, 5, 8)}, ["y"], constants, opset=18), tmp_path))
+    samples = {"x": np.random.default_rng(0).normal(size=(8, 1, 5, 8)).astype(np.float32)[:, 0]}
+    package = tvm_ext.build(module, "host", tmp_path / "out", INT8, calibration=samples)
+    assert "concat" in [step["kernel"] for step in package.report["steps"]]
+    assert not package.report["float_operations"] and package.report["verify"]["host"]["passed"]
