@@ -19,6 +19,7 @@ from relay_passes.dataflow import (
     static_shape,
     with_span,
 )
+from relay_passes.patterns import Dataflow
 
 _FORMS = {
     "relax.nn.conv1d_transpose": (relax.op.nn.conv1d_transpose, relax.op.nn.conv1d, "NCW", "IOW", "OIW"),
@@ -38,6 +39,7 @@ class TurnTransposed:
             -> conv2d(x, w[O, I, h, w] with taps in reverse order, padding dilation * (taps - 1) - p)
         conv2d_transpose(x, w, strides 2, groups 2)
             -> concat(conv2d_transpose(x[:, :I / 2], w[:I / 2]), conv2d_transpose(x[:, I / 2:], w[I / 2:]))
+        The groups take the bias and the activation after the layer with them.
     Leaves alone: padding above dilation * (taps - 1); kernels that are no constant, nor a dequantized constant of a
         single group; other layouts; and more than 4 groups with strides above 1.
     """
@@ -48,6 +50,7 @@ class TurnTransposed:
 
 def _turned(func: relax.Function) -> relax.Function:
     values = {binding.var: binding.value for binding in bindings(func)}
+    flow, replaced = Dataflow(func), set[relax.Var]()
     sequence: list[relax.VarBinding] = []
 
     def bound(name: str, value: relax.Expr) -> relax.Var:
@@ -57,7 +60,9 @@ def _turned(func: relax.Function) -> relax.Function:
         return var
 
     for binding in bindings(func):
-        call, value = binding.value, None
+        if binding.var in replaced:
+            continue
+        call, value, var = binding.value, None, binding.var
         if _is_known(call):
             kernel = array_of(call.args[1])
             if (padding := _padding(call)) is not None:
@@ -66,13 +71,18 @@ def _turned(func: relax.Function) -> relax.Function:
                     weight = bound(f"{binding.var.name}.kernel", weight)
                 value = None if weight is None else _convolution(call, weight, padding)
             elif kernel is not None and 1 < int(call.attrs.groups) <= _MOST_GROUPS:
-                parts = []
+                parts, after = [], _after(flow, binding)
                 for index, channels in enumerate(_channels(call)):
                     # Verification compares layers by their names, so no two of them may share one.
                     own = bound(f"{binding.var.name}.channels_{index}", _slice(call.args[0], channels))
-                    parts.append(bound(f"{binding.var.name}.group_{index}", _group(call, own, kernel[channels])))
-                value = relax.op.concat(parts, axis=1)
-        sequence.append(binding if value is None else relax.VarBinding(binding.var, with_span(infer(value), call.span)))
+                    part = bound(f"{binding.var.name}.group_{index}", _group(call, own, kernel[channels]))
+                    for follower in after:
+                        name = f"{follower.var.name}.group_{index}"
+                        part = bound(name, _of_group(follower.value, part, index, int(call.attrs.groups)))
+                    parts.append(part)
+                value, var = relax.op.concat(parts, axis=1), (after[-1] if after else binding).var
+                replaced |= {follower.var for follower in after}
+        sequence.append(binding if value is None else relax.VarBinding(var, with_span(infer(value), call.span)))
     return rebuild(func, sequence)
 
 
@@ -134,6 +144,36 @@ def _channels(call: relax.Call) -> list[slice]:
     channels = static_shape(call.args[0])[1]
     each = channels // int(call.attrs.groups)
     return [slice(begin, begin + each) for begin in range(0, channels, each)]
+
+
+def _after(flow: Dataflow, layer: relax.VarBinding) -> list[relax.VarBinding]:
+    """Return the addition of a bias and the activations after a layer, each the only reader of the value ahead."""
+    found: list[relax.VarBinding] = []
+    while (follower := flow.sole_reader((found[-1] if found else layer).var)) is not None:
+        is_clamp = op_name(follower.value) in ("relax.nn.relu", "relax.clip")
+        if not is_clamp and (op_name(follower.value) != "relax.add" or _bias(follower.value) is None):
+            break
+        found.append(follower)
+    return found
+
+
+def _bias(add: relax.Call) -> np.ndarray | None:
+    """Return the constant of an addition as [1, C, 1 ...] if it has one number for each channel, or None."""
+    shape = static_shape(add)
+    arrays = [array for array in map(array_of, add.args) if array is not None]
+    wanted = (1, shape[1], *[1] * (len(shape) - 2))
+    if len(arrays) != 1 or (*[1] * (len(shape) - arrays[0].ndim), *arrays[0].shape) != wanted:
+        return None
+    return arrays[0].reshape(wanted)
+
+
+def _of_group(call: relax.Call, part: relax.Var, index: int, groups: int) -> relax.Call:
+    """Return the addition of the bias, or the activation, of one group."""
+    if op_name(call) != "relax.add":
+        return relax.Call(call.op, [part, *call.args[1:]], call.attrs, call.ty_args)
+    bias = _bias(call)
+    assert bias is not None, "only additions of a bias are taken"
+    return relax.op.add(part, constant(np.ascontiguousarray(np.split(bias, groups, axis=1)[index])))
 
 
 def _slice(value: relax.Expr, channels: slice) -> relax.Call:

@@ -31,14 +31,14 @@ def names(mod: tvm.IRModule) -> list[str]:
 
 
 CASES = {
-    "plain": (layer((3, 2)), ["nn.conv2d"]),
-    "padding": (layer((3, 4), padding=(1, 0, 2, 3)), ["nn.conv2d"]),
-    "dilation": (layer((3, 3), padding=(5, 1), dilation=(5, 1), groups=4, per_group=1), ["nn.conv2d"]),
-    "groups": (layer((3, 3), groups=2), ["nn.conv2d"]),
-    "one axis": (layer((4,), padding=(2, 1), groups=2), ["nn.conv1d"]),
+    "plain": (layer((3, 2)), ["nn.conv2d", "nn.relu"]),
+    "padding": (layer((3, 4), padding=(1, 0, 2, 3)), ["nn.conv2d", "nn.relu"]),
+    "dilation": (layer((3, 3), padding=(5, 1), dilation=(5, 1), groups=4, per_group=1), ["nn.conv2d", "nn.relu"]),
+    "groups": (layer((3, 3), groups=2), ["nn.conv2d", "nn.relu"]),
+    "one axis": (layer((4,), padding=(2, 1), groups=2), ["nn.conv1d", "nn.relu"]),
     "strides and groups": (
         layer((1, 5), strides=(1, 2), padding=(0, 2), output_padding=(0, 1), groups=2),
-        ["strided_slice", "nn.conv2d_transpose"] * 2 + ["concat"],
+        ["strided_slice", "nn.conv2d_transpose", "nn.relu"] * 2 + ["concat"],
     ),
 }
 
@@ -48,11 +48,28 @@ def test_the_other_form_computes_the_same(case: str) -> None:
     before, wanted = CASES[case]
     after = TurnTransposed()(before)
     relax.analysis.well_formed(after)
-    assert sorted(names(after)) == sorted([*wanted, "nn.relu"])
+    assert sorted(names(after)) == sorted(wanted)
     layers = [binding.var.name for binding in bindings(after["main"])]
     assert len(set(layers)) == len(layers), "verification compares layers by their names"
     x = RANDOM.standard_normal([int(extent) for extent in before["main"].params[0].ty.shape.values]).astype("f4")
     np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 1, 1), (6, 1, 1)])
+def test_groups_take_the_bias_with_them(shape: tuple[int, ...]) -> None:
+    x, weight = relax.Var("x", relax.TensorType((1, 4, 5, 5), "float32")), RANDOM.standard_normal((4, 3, 3, 3))
+    bias = RANDOM.standard_normal(shape).astype("f4")
+
+    def body(builder: relax.BlockBuilder) -> relax.Expr:
+        made = builder.emit(OP.nn.conv2d_transpose(x, relax.const(weight.astype("f4")), strides=(2, 2), groups=2))
+        clipped = builder.emit(OP.clip(builder.emit(OP.add(relax.const(bias), made)), -1, 1))
+        return OP.add(clipped, relax.const(np.ones((1, 1, 1, 11), "f4")))  # no bias: a number for each column
+
+    before = module_of([x], body)
+    after = TurnTransposed()(before)
+    assert names(after) == ["strided_slice", "nn.conv2d_transpose", "add", "clip"] * 2 + ["concat", "add"]
+    array = RANDOM.standard_normal((1, 4, 5, 5)).astype("f4")
+    np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-5)
 
 
 def test_scales_of_a_dequantized_kernel_stay_with_their_channels() -> None:

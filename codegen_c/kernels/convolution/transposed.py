@@ -20,6 +20,7 @@ from codegen_c.kernels.shared.blocking import (
     tile_headers,
     weight_blocking,
 )
+from codegen_c.kernels.shared.common_shift import by_high_products
 from codegen_c.kernels.shared.lanes import Finish
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, LayerText, image, rescale, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization, quantized_bytes, wide_sums
@@ -183,6 +184,8 @@ def _requantize(operator: QConv2dTranspose) -> Requantize:
 
 def qconv2d_transpose_implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) -> Implementation:
     finish, sums = _requantize(operator), _products(operator)
+    if _wide(operator) is None:
+        finish = by_high_products(finish, *sums.range())
     macs = operator.inputs[0].num_elements * operator.weight[..., 0].size
     has_offsets = operator.weight.dtype == NINE_BITS
     weight, offsets = split_weights(operator.weight) if has_offsets else (operator.weight, None)
