@@ -216,9 +216,14 @@ def _moving() -> dict[str, Form]:
         turned = net.node("Transpose", grouped, perm=[0, 2, 1, 3, 4])
         return net.node("Reshape", turned, net.shape(1, CHANNELS, SIDE, SIDE))
 
-    def copied(net: Network, x: str) -> str:
-        return net.node("Slice", net.node("Pad", x, net.shape(0, 0, 1, 0, 0, 0, 0, 0)), net.shape(0), net.shape(SIDE),
-                        net.shape(2))  # fmt: skip
+    shuffle = np.arange(CHANNELS).reshape(4, -1).T.ravel()
+
+    def unfolded(net: Network, x: str) -> str:
+        # As PyTorch's exporter writes torch.nn.functional.unfold.
+        at = net.constant(np.arange(3)[:, np.newaxis] + np.arange(SIDE))
+        rows = net.node("Gather", net.node("Pad", x, net.shape(0, 0, 1, 1, 0, 0, 1, 1)), at, axis=2)
+        windows = net.node("Transpose", net.node("Gather", rows, at, axis=4), perm=[0, 1, 2, 4, 3, 5])
+        return net.node("Reshape", windows, net.shape(1, 9 * CHANNELS, SIDE, SIDE))
 
     def pair(form: Write, sibling: str, plain: Write, counted: int, plain_counted: int, frame: str = "image") -> Form:
         return Form(write=form, sibling=sibling, sibling_write=plain, counted=counted, sibling_counted=plain_counted,
@@ -234,7 +239,10 @@ def _moving() -> dict[str, Form]:
             beside_token, "Concat with an input", lambda net, x: net.node("Concat", net.second(1, 1, WIDTH), x, axis=1),
             TOKEN_ELEMENTS + WIDTH, TOKEN_ELEMENTS + WIDTH, "tokens"),
         "Resize, cubic": pair(resized("cubic"), "Resize, linear", resized("linear"), 4 * ELEMENTS, 4 * ELEMENTS),
-        "channel shuffle": _elements(shuffled, "Pad and Slice", copied),
+        "channel shuffle": _elements(shuffled, "Gather of all channels in the same order", gather(1, *shuffle)),
+        "unfold": pair(
+            unfolded, "Concat of nine images", lambda net, x: net.node("Concat", *[x] * 9, axis=1), 9 * ELEMENTS,
+            9 * ELEMENTS),
     }  # fmt: skip
 
 
@@ -303,6 +311,18 @@ def _windows() -> dict[str, Form]:
 
         return write
 
+    def conv_of_volume(net: Network, x: str) -> str:
+        volume = net.node("Reshape", x, net.shape(1, CHANNELS, 4, 8, 8))
+        made = net.node("Conv", volume, net.weights(CHANNELS, CHANNELS, 3, 3, 3), net.weights(CHANNELS), pads=[1] * 6)
+        return net.node("Reshape", made, net.shape(1, CHANNELS, SIDE, SIDE))
+
+    def scaled_by_inputs(net: Network, x: str) -> str:
+        random = np.random.default_rng(0)
+        integers = net.constant(random.integers(-127, 128, (CHANNELS, CHANNELS, 3, 3)).astype(np.int8))
+        scales = net.constant((random.uniform(0.5, 2, CHANNELS) / 1000).astype(np.float32))
+        weight = net.node("DequantizeLinear", integers, scales, axis=1)
+        return net.node("Conv", x, weight, net.weights(CHANNELS), **same)
+
     def pool_padded(net: Network, x: str) -> str:
         strided = conv(strides=[2, 2], pads=[0, 0, 1, 1])(net, x)
         most = net.node("MaxPool", strided, kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])
@@ -318,6 +338,8 @@ def _windows() -> dict[str, Form]:
         "dilated depthwise Conv": pair(
             conv(CHANNELS, dilations=[2, 2], pads=[2, 2, 2, 2]), "depthwise Conv", conv(CHANNELS), ELEMENTS * 9,
             ELEMENTS * 9),
+        "Conv3D": pair(conv_of_volume, "Conv", conv(), 3 * full, full),
+        "Conv, scales per input channel": pair(scaled_by_inputs, "Conv", conv(), full, full),
         "dilated Conv": pair(conv(dilations=[2, 2], pads=[2, 2, 2, 2]), "Conv", conv(), full, full),
         "grouped ConvTranspose": pair(
             transposed(4), "ConvTranspose", transposed(1), full // 4, full, tail=False),
