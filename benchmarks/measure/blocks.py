@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.conformance.reasons import reasons_table
 from benchmarks.conformance.tables import suite_table
 from benchmarks.fuzzing.tables import mutants
 from benchmarks.measure.bit_blocks import fewer_bits, grown_weights
@@ -233,11 +234,17 @@ def onnx_suite() -> str:
     return suite_table(json.loads((ROOT / "benchmarks" / "conformance" / "totals.json").read_text(encoding="utf-8")))
 
 
+def onnx_reasons() -> str:
+    """Refused cases of ONNX's backend suite by reason."""
+    return reasons_table(result("onnx_reasons"))
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, hierarchy, default_plans, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, jobs, sweep, tflite_files, tflite_operators, onnx_suite,
+        onnx_reasons,
         real_files, real_files_refused, real_files_short,
         mutants, fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,

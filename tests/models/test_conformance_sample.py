@@ -12,12 +12,13 @@ import pytest
 
 from benchmarks.conformance.cases import MODES, Case, load_cases
 from benchmarks.conformance.pool import run_all
-from benchmarks.conformance.reasons import REASONS, read_case, reasons_of
+from benchmarks.conformance.reasons import REASONS, counted, read_case, reasons_of
 from benchmarks.conformance.run_case import Outcome
 from tests.support.sweeps import some_of
 
 # Case key -> `pass` or `refused`.
 EXPECTED: dict[str, str] = json.loads(Path(__file__).with_name("conformance_sample.json").read_text(encoding="utf-8"))
+RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "onnx_reasons.json"
 ALWAYS = sorted(EXPECTED)[::5]
 REST = sorted({*EXPECTED} - {*ALWAYS})
 
@@ -64,3 +65,15 @@ def test_reasons_do_not_overlap() -> None:
 def test_a_clause_without_a_reason_is_found() -> None:
     message = "m: cannot be compiled because of:\n  ai.onnx.A, twice (a, b): odd\n  ai.onnx.B, 2 times (c): strange"
     assert reasons_of(message) == {"strange"}
+
+
+@pytest.mark.sweep
+def test_the_whole_suite_is_accepted_or_refused_with_a_reason(suite: dict[str, Case]) -> None:
+    """The counts are those of the page on verification."""
+    cases, loaded = [*suite.values()], dict[str, Outcome]()
+    for case, outcome in run_all(cases, num_workers=2, time_limit_s=120, run=read_case):
+        loaded[case.key] = outcome
+    assert {outcome.verdict for outcome in loaded.values()} == {"pass", "refused"}
+    records = {key: {"verdict": outcome.verdict, "detail": outcome.detail} for key, outcome in loaded.items()}
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    assert counted(records) == {mode: recorded[mode] for mode in MODES}
