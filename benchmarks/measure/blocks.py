@@ -38,6 +38,7 @@ from benchmarks.measure.quantizer_blocks import int8_forms, quantizers
 from benchmarks.measure.real_blocks import real_files, real_files_refused, real_files_short
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import riscv_vectors
+from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
 from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
@@ -251,7 +252,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
-        shared_windows, ideas,
+        shared_windows, ideas, rounding_files, rounding_not_compared, rounding_instructions,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
