@@ -2,7 +2,8 @@
 
 An element-wise operator is not a loop of its own: it becomes a function of an element, and a chain of such operators
 one loop without tensors between them. So RESCALE, RESCALE, ADD, RESCALE, which is an addition of int8 tensors, reads
-and writes bytes.
+and writes bytes. Limits of the numbers are known along a chain: where they fit into 32 bits, sums and clips have 32
+bits, and a result that cannot leave its type is not clipped.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Elements:
     type_name: element type in TOSA.
     sources: the tensors from which `read` computes an element at an index.
     size: the number of operators in the expression of an element.
+    limits: the least and the largest number, or None for those of the type.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +41,7 @@ class Elements:
     sources: tuple[relax.Expr, ...]
     read: ReadAt
     size: int = 0
+    limits: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, value: relax.Expr, type_name: str) -> Elements:
@@ -48,6 +51,15 @@ class Elements:
     def constant(self) -> np.ndarray | None:
         """The numbers of a constant, or None."""
         return array_of(self.sources[0]) if len(self.sources) == 1 and not self.size else None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest number that an element may be."""
+        numbers = self.constant
+        if numbers is not None and numbers.size:
+            return int(numbers.min()), int(numbers.max())
+        half = 1 << (BITS.get(self.type_name, 64) - 1)
+        return self.limits or (-half, half - 1)
 
     def broadcast(self, shape: tuple[int, ...]) -> ReadAt:
         """Return a reader with an index into a larger shape. A constant of a single number becomes a literal."""
@@ -81,6 +93,7 @@ def combined(
     type_name: str,
     *,
     shape: tuple[int, ...] | None = None,
+    limits: tuple[int, int] | None = None,
 ) -> Elements:
     """Return the element-wise function of operands, which are repeated along axes of extent 1 to one shape."""
     if shape is None:
@@ -97,7 +110,7 @@ def combined(
         return function(*(reader(tensors, at) for reader, tensors in zip(readers, own, strict=True)))
 
     size = 1 + sum(operand.size for operand in operands)
-    return Elements(shape=shape, type_name=type_name, sources=sources, read=read, size=size)
+    return Elements(shape=shape, type_name=type_name, sources=sources, read=read, size=size, limits=limits)
 
 
 def cast(value: tirx.Expr, dtype: str) -> tirx.Expr:
@@ -110,6 +123,25 @@ def wide(value: tirx.Expr | int) -> tirx.Expr:
 
 def clipped(value: tirx.Expr, low: int, high: int) -> tirx.Expr:
     return tirx.max(tirx.min(value, wide(high)), wide(low))
+
+
+def _fits(bounds: tuple[int, int], bits: int = 32) -> bool:
+    return -(1 << (bits - 1)) <= bounds[0] and bounds[1] < 1 << (bits - 1)
+
+
+def _clipped_from(value: tirx.Expr, bounds: tuple[int, int], low: int, high: int) -> tirx.Expr:
+    """Return a value clipped to [low, high], with the least arithmetic that its bounds need."""
+    if low <= bounds[0] and bounds[1] <= high:
+        return value
+    if not _fits(bounds) or not _fits((low, high)):
+        return clipped(wide(value), low, high)
+    most, least = (tirx.const(limit, "int32") for limit in (high, low))
+    return tirx.max(tirx.min(cast(value, "int32"), most), least)
+
+
+def _common(bounds: tuple[int, int], low: int, high: int) -> tuple[int, int]:
+    """Return the bounds of a clipped value."""
+    return min(max(bounds[0], low), high), max(min(bounds[1], high), low)
 
 
 def wrapped(value: tirx.Expr, bits: int) -> tirx.Expr:
@@ -139,6 +171,7 @@ def rescale(node: TosaNode, operands: Sequence[Elements], type_name: str) -> Ele
     from_unsigned, to_unsigned = bool(node.attributes["input_unsigned"]), bool(node.attributes["output_unsigned"])
     low, high = (0, (1 << result) - 1) if to_unsigned else limits_of(type_name)
     channels = [given for given in factors.channels if given is not None]
+    bounds = factors.bounds((0, (1 << given) - 1) if from_unsigned else value.bounds)
 
     def element(x: tirx.Expr, *own: tirx.Expr) -> tirx.Expr:
         steps = (wide(x) & wide((1 << given) - 1)) if from_unsigned else wide(x)
@@ -153,10 +186,12 @@ def rescale(node: TosaNode, operands: Sequence[Elements], type_name: str) -> Ele
         if factors.rounds_twice:
             second = wide(1 << 30) - wide(1 << 31) * wide(steps < wide(0))
             total = total + tirx.Select(shift > wide(31), second, wide(0))
-        scaled = clipped((total >> shift) + wide(factors.output_zp), low, high)
-        return cast(wrapped(scaled, result) if to_unsigned else scaled, STORED[type_name])
+        scaled = _clipped_from((total >> shift) + wide(factors.output_zp), bounds, low, high)
+        return cast(wrapped(wide(scaled), result) if to_unsigned else scaled, STORED[type_name])
 
-    return combined([value, *(channel for channel in channels)], element, type_name, shape=value.shape)
+    limits = None if to_unsigned else _common(bounds, low, high)
+    operands = [value, *(channel for channel in channels)]
+    return combined(operands, element, type_name, shape=value.shape, limits=limits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,6 +208,17 @@ class Rescaling:
     output_zp: int
     rounds_twice: bool
     channels: tuple[Elements | None, Elements | None]
+
+    def bounds(self, given: tuple[int, int]) -> tuple[int, int]:
+        """Return the bounds of results ahead of the clip. given: bounds of the numbers; results rise with them."""
+
+        def scaled(number: int, multiplier: int, shift: int) -> int:
+            steps = number - self.input_zp
+            second = (1 << 30) - (steps < 0) * (1 << 31) if self.rounds_twice and shift > 31 else 0
+            return ((steps * multiplier + (1 << (shift - 1)) + second) >> shift) + self.output_zp
+
+        factors = [(int(one), int(other)) for one, other in zip(self.multiplier, self.shift, strict=True)]
+        return min(scaled(given[0], *pair) for pair in factors), max(scaled(given[1], *pair) for pair in factors)
 
     @classmethod
     def of(cls, node: TosaNode, parameters: Sequence[Elements]) -> Rescaling:
@@ -229,7 +275,10 @@ def single_number(operand: Elements, what: str, *, unsigned: bool = False) -> in
 
 def clamp(node: TosaNode, operands: Sequence[Elements], type_name: str) -> Elements:
     low, high = clamp_limits(node, type_name)
-    return combined(operands, lambda x: clipped(wide(x), low, high), type_name)
+    bounds = operands[0].bounds
+    return combined(
+        operands, lambda x: _clipped_from(x, bounds, low, high), type_name, limits=_common(bounds, low, high)
+    )
 
 
 def clamp_limits(node: TosaNode, type_name: str) -> tuple[int, int]:
@@ -356,7 +405,20 @@ def _of_bits(function: Callable[..., tirx.Expr]) -> Convert:
 
 
 def _sum(sign: int) -> Convert:
-    return _plain(lambda a, b: wrapped(wide(a) + wide(sign) * wide(b), 32))
+    def convert(node: TosaNode, operands: Sequence[Elements], type_name: str) -> Elements:
+        (low, high), second = (operand.bounds for operand in operands)
+        less, more = second if sign > 0 else (-second[1], -second[0])
+        bounds = low + less, high + more
+
+        def element(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
+            if not _fits(bounds):
+                return wrapped(wide(a) + wide(sign) * wide(b), 32)
+            first, second = cast(a, "int32"), cast(b, "int32")
+            return first + second if sign > 0 else first - second
+
+        return combined(operands, element, type_name, limits=bounds if _fits(bounds) else None)
+
+    return convert
 
 
 CONVERTERS: dict[str, Convert] = {
