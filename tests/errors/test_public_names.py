@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import tvm_ext
+from tests.support.onnx_models import SMALL_MODELS
+from tests.support.packages import Packages
 from tests.support.sweeps import some_of
 
 
@@ -48,6 +50,19 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_describing_a_platform_does_not_import_tvm() -> None:
     result = python("import sys, tvm_ext; tvm_ext.Platform.load('host'); sys.exit('tvm' in sys.modules)")
     assert result.returncode == 0, result.stderr
+
+
+def test_a_package_runs_without_tvm(packages: Packages) -> None:
+    """Importing it takes two seconds; only `evaluate` beside the model file needs it."""
+    package = packages.small("moves_data", SMALL_MODELS["moves_data"])
+    code = f"""
+import sys, numpy, tvm_ext
+package = tvm_ext.Package.load({str(package.folder)!r})
+x = {{name: numpy.ones(spec.shape, spec.dtype) for name, spec in package.inputs.items()}}
+print(*package.run(x), "tvm" in sys.modules)
+"""
+    result = python(code)
+    assert result.stdout.split() == [*package.outputs, "False"], result.stderr
 
 
 @pytest.mark.parametrize("before", ["tvm_ext", "tvm"])

@@ -15,8 +15,6 @@ from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
 from tvm_ext.evaluation.evaluation import PackageEvaluation, ReferenceScores, Scores, Task, scores_of, task_of
 from tvm_ext.execution.batches import Inputs, arrays_of, batch_of, dequantized
 from tvm_ext.execution.samples import Sample
-from tvm_ext.packages.model_file import loaded_again, model_file
-from tvm_ext.verification.reference_runtimes.ask import ask
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
@@ -78,6 +76,8 @@ def _reference(
         return None, "was not requested"
     if interface.warm_up_runs or interface.state_bytes:
         return None, "is not comparable: the model keeps states over time, and samples are evaluated one by one"
+    from tvm_ext.packages.model_file import model_file  # imports TVM, which no other use of a package needs
+
     named = None if reference is True else reference
     try:
         return _of_file(model_file(folder, report["model"], named), report, interface, arrays, port), ""
@@ -91,6 +91,9 @@ def _of_file(
     file: Path, report: Mapping[str, Any], interface: Interface, arrays: Sample, port: Port
 ) -> Known:  # fmt: skip
     """Run the model file in its reference runtime on the same samples. Raises BadInput and the errors of `load`."""
+    from tvm_ext.packages.model_file import loaded_again
+    from tvm_ext.verification.reference_runtimes.ask import ask
+
     mod = loaded_again(file, report, interface)
     dtypes = {param.name: str(param.ty.dtype) for param in mod["main"].params}
     if unknown := [one.source for one in interface.inputs if one.source not in dtypes]:
