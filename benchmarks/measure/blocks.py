@@ -35,7 +35,7 @@ from benchmarks.measure.order_blocks import free_orders, reached_orders
 from benchmarks.measure.processor_blocks import bundle_rounds, jobs, pipelines, sweep, two_cores, two_cores_memory
 from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import int8_forms, quantizers
-from benchmarks.measure.real_blocks import real_files, real_files_refused, real_files_short
+from benchmarks.measure.real_blocks import given_files, real_files, real_files_refused, real_files_short
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import riscv_vectors
 from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
@@ -246,7 +246,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         arenas, budgets, ways, monotonic, hierarchy, default_plans, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, jobs, sweep, tflite_files, tflite_operators, onnx_suite,
         onnx_reasons,
-        real_files, real_files_refused, real_files_short,
+        real_files, real_files_refused, real_files_short, given_files,
         mutants, fewer_bits, half_floats, quantizers, int8_forms, transformers, published_cycles, profile_kws, tune,
         modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,

@@ -1,8 +1,9 @@
-"""Blocks of documents on model files of public repositories: a view of `benchmarks/results/real_files.json`."""
+"""Blocks of documents on model files of public repositories: views of `real_files.json` and `given_files.json`."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from statistics import median
@@ -23,8 +24,7 @@ _REASONS = (
     (r"ai\.onnx\.ml\.", "decision trees of ONNX-ML"),
     (r"ONNX opset [1-5];", "older than opset 6"),
     (r"its flash|flash is|flash of|sram of", "larger than the 4 MiB of flash or of RAM of the board"),
-    (r"no rank|--shape|--bind", "an open shape or choice; the message names `--shape` or `--bind`"),
-    (r"less than nothing along an axis", "an open axis, taken as 1, that is too short for a convolution; `--shape`"),
+    (r"element type STRING|no rank", "an input of strings"),
     (r"PostProcess.*its outputs are float32\[\]", "detections whose outputs have no shape in the file"),
     (r"CustomOperator", "another tool's own operator, which no definition comes with"),
 )
@@ -45,7 +45,30 @@ def real_files() -> str:
     )  # fmt: skip
     count, refused = len(_files()), len(_files()) - len(built)
     said = f"{count} files of {_num_repositories()} repositories: {len(built)} are built, {refused} are refused."
-    return f"{table(heads, [*lines, _kind_line('all', built)])}\n{said}\n"
+    larger = [row for row in built if "memory_bytes" in row]
+    if larger:
+        said += (
+            f" {len(larger)} of those that are built do not fit into the 4 MiB of flash and of RAM of the board, and"
+            f" are built for memories of {larger[0]['memory_bytes'] >> 20} MiB."
+        )
+    return f"{table(heads, [*lines, _kind_line('all', built)])}\n{textwrap.fill(said, 120)}\n"
+
+
+def given_files() -> str:
+    """Files of a folder one by one: with whose results, and what they take."""
+    heads = ("file", "type", "compared with", "right", "arena / TFLM's", "generic instructions", "s of CPU")
+    rows = []
+    for name, row in sorted(result("given_files")["files"].items()):
+        if "error" in row:
+            rows.append((f"`{name}`", "", row["reason"][:120], "refused", "", "", ""))
+            continue
+        arena = row.get("tflm_arena")
+        rows.append((
+            f"`{name}`", row["dtype"], row["compared_with"] or "-", "yes" if _is_right(row) else "no",
+            f"{row['ram_bytes'] / arena['total']:.2f}" if arena else "", f"{row['generic_share']:.0%}",
+            f"{row['cpu_s']:.1f}",
+        ))  # fmt: skip
+    return table(heads, rows)
 
 
 def _kind_line(kind: str, rows: list[Row]) -> tuple[str, ...]:
