@@ -36,7 +36,10 @@ class LibraryNetwork:
     inputs: tuple[tuple[int, ...] | int, ...]
 
     def module(self) -> nn.Module:
-        """Return the module with weights that a seed decides, and with statistics of batches that are not 0 and 1."""
+        """Return the module with weights that a seed decides.
+
+        Statistics of batches that are 0 and 1, and matrices that are 0, would hide errors. They are random too.
+        """
         torch.manual_seed(SEED)
         module = self.make().eval()
         generator = torch.Generator().manual_seed(SEED)
@@ -45,6 +48,10 @@ class LibraryNetwork:
                 buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
             if name.endswith("running_var"):
                 buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
+        with torch.no_grad():
+            for parameter in module.parameters():
+                if parameter.dim() > 1 and not parameter.any():
+                    parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
         return module
 
     def samples(self, seed: int) -> tuple[torch.Tensor, ...]:

@@ -90,6 +90,7 @@ def converted(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
         torch.hypot(a, a.flip(1)), torch.hypot(a * 0, a * 0), torch.hypot(3e30 * a, a), torch.exp2(a), variance, mean,
         *torch.var_mean(a, 1, keepdim=True), torch.signbit(-a.relu()), torch.signbit((4 * a).to(torch.int32)),
         torch.copysign(b, -b.relu()), torch.copysign(a, -1.0), torch.ldexp(a, torch.tensor([1, -2, 3])), a / 0,
+        torch.cat([torch.empty(0), a, (4 * b).to(torch.int32)], 1), torch.cat([b, torch.empty(0)]),
     ]  # fmt: skip
 
 
@@ -159,6 +160,7 @@ def test_positions_and_orders_in_c(tmp_path: Path) -> None:
         (lambda a: a.int().scatter_reduce(1, INDICES, a.int(), "mean"), "scatter_reduce of int32 by mean"),
         (lambda a: a.scatter_reduce(1, INDICES, a, "sum", include_self=False), "of float32 by sum, include_self False"),
         (lambda a: torch.exp2(a.to(torch.int32)), "exp2 of int32"),
+        (lambda a: torch.cat([torch.empty(0), torch.empty(0)]), "a concatenation of empty tensors"),
         (lambda a: torch.var_mean(a[:1, :1]), "the variance of 1 elements with a correction of 1"),
         (lambda a: written(a, a > 0, a[:, 0]), "values that a mask distributes"),
         (lambda a: a.t().as_strided((2,), (1,)), "as_strided of a tensor that is itself a view"),

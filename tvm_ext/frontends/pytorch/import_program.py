@@ -89,7 +89,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
             return results
 
     with quiet():
-        decomposed, buffers = with_buffers_opened(_decomposed(path, program))
+        decomposed, buffers = with_buffers_opened(decomposed_program(path, program))
         importer = NamingImporter()
         refuse_nodes(path, decomposed.graph.nodes, {*importer.convert_map, *CONVERTERS})
         importer.convert_map = {name: explained(convert) for name, convert in importer.convert_map.items()}
@@ -113,8 +113,11 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
     return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
 
 
-def _decomposed(path: Path, program: Any) -> Any:
-    """Return the program in ATen's core operators, which torch derives by running it on tensors without content."""
+def decomposed_program(path: Path, program: Any) -> Any:
+    """Return the program in ATen's core operators, which torch derives by running it on tensors without content.
+
+    Names of nodes depend on what is decomposed: they are those of the module's variables only in this form.
+    """
     import torch  # pyright: ignore[reportMissingImports]
 
     try:

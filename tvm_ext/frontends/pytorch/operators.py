@@ -276,6 +276,17 @@ def _larger_number(make: Callable[..., relax.Expr]) -> Converter:
     return convert
 
 
+def _joined(node: Any, importer: Any) -> relax.Expr:
+    """Convert a concatenation. Tensors of shape [0] count for nothing, whatever the rank of the others."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    tensors, dtype = given["tensors"], _torch_name(node.meta["val"].dtype)
+    kept = [importer.env[tensor] for tensor in tensors if tuple(tensor.meta["val"].shape) != (0,)]
+    if not kept:
+        raise Refused("a concatenation of empty tensors, which leaves nothing to compute")
+    parts = [in_type(emit, part, dtype) for part in kept]
+    return emit(relax.op.concat(parts, given.get("dim", 0))) if len(parts) > 1 else parts[0]
+
+
 def _is_below_zero(emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr) -> relax.Expr:
     """Return True where a number is negative, or is -0.0, whose reciprocal is below 0."""
     zero = relax.const(0, x.ty.dtype)
@@ -436,6 +447,7 @@ CONVERTERS: dict[str, Converter] = {
     "_assert_async.default": _unchecked,
     "_assert_async.msg": _unchecked,
     "any.default": _any_of_all,
+    "cat.default": _joined,
     "copysign.Tensor": _with_sign,
     "copysign.Scalar": _with_sign,
     "signbit.default": _sign_bit,

@@ -48,7 +48,7 @@ def run_reference(
     """Return outputs and inner tensors by sample. Raises BadModel if the file has changed."""
     import torch  # pyright: ignore[reportMissingImports]
 
-    from tvm_ext.frontends.pytorch.import_program import open_program
+    from tvm_ext.frontends.pytorch.import_program import decomposed_program, open_program
 
     data = Path(path).read_bytes()
     if hashlib.sha256(data).hexdigest() != sha256:
@@ -57,7 +57,7 @@ def run_reference(
     program = open_program(Path(path), memoryview(data), Limits.from_json(limits))
     outputs, seen, module, kept = [], [], program.module(), fed(states)
     # Inner tensors have the names of the decomposed program, because the importer reads the decomposed program.
-    decomposed = program.run_decompositions().module() if inner and not states else None
+    decomposed = decomposed_program(Path(path), program).module() if inner and not states else None
     with torch.no_grad():
         for sample in samples:
             module = module if states else program.module()  # a module keeps its buffers from sample to sample
