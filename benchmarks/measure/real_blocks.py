@@ -25,7 +25,6 @@ _REASONS = (
     (r"ONNX opset [1-5];", "older than opset 6"),
     (r"its flash|flash is|flash of|sram of", "larger than the 4 MiB of flash or of RAM of the board"),
     (r"element type STRING|no rank", "an input of strings"),
-    (r"PostProcess.*its outputs are float32\[\]", "detections whose outputs have no shape in the file"),
     (r"CustomOperator", "another tool's own operator, which no definition comes with"),
 )
 """Parts of a reason, and the words for it in the table."""
