@@ -41,7 +41,7 @@ def test_gives_the_reference_bytes_on_the_board(name: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
 
 
-@pytest.mark.parametrize("name", ["conv", "side_pixels_deep", "side_pixels_one", "squares", "taps_5x5"])
+@pytest.mark.parametrize("name", ["conv", "groups", "side_pixels_deep", "side_pixels_one", "squares", "taps_5x5"])
 def test_a_frame_pointer_leaves_registers_enough(name: str, tmp_path: Path) -> None:
     """GCC refused assembly whose operands took low registers, where r7 is the frame pointer."""
     kernel, operator = SAMPLES[name]

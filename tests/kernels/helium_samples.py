@@ -14,6 +14,7 @@ from codegen_c.targets.helium.kernels import depthwise as depthwise_helium
 from codegen_c.targets.helium.kernels import depthwise_squares as depthwise_squares_helium
 from codegen_c.targets.helium.kernels import depthwise_taps as depthwise_taps_helium
 from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
+from codegen_c.targets.helium.kernels import groups as groups_helium
 from codegen_c.targets.helium.kernels import pooling as pooling_helium
 
 SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
@@ -75,6 +76,8 @@ WIDEST_BYTES = tensor(1, 11, 27, 24, zero_point=130, dtype="uint8")
 TAPS = depthwise_taps_helium.KERNEL
 SQUARES = depthwise_squares_helium.KERNEL
 LIMITED = conv(tensor(1, 7, 8, 16), tensor(1, 7, 8, 16, scale=0.2, zero_point=-128), SAME, groups=16)
+GROUPS = groups_helium.KERNEL
+GROUPED = conv(tensor(1, 7, 9, 16), tensor(1, 7, 9, 16, scale=0.2), SAME, groups=4)
 STRIDED = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
 WIDE = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
 WIDE_STRIDED = Window(kernel=(5, 5), strides=(2, 2), padding=(2, 2, 2, 2))
@@ -92,6 +95,11 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         conv(tensor(1, 9, 9, 3, scale=0.5), tensor(1, 9, 9, 8, scale=0.25), SAME, has_ties=True),
     ),
     "conv_left_shift": (convolution_helium.QCONV2D, conv(tensor(1, 3, 3, 4), tensor(1, 3, 3, 4, scale=0.0001), SAME)),
+    "groups": (GROUPS, GROUPED),
+    "groups_twice": (GROUPS, replace(GROUPED, rounding="tflite")),
+    "groups_deep": (GROUPS, conv(tensor(1, 7, 6, 48), tensor(1, 4, 3, 12, scale=0.2), STRIDED, groups=2)),
+    "groups_joined": (GROUPS, conv(BYTES, tensor(1, 5, 4, 12, scale=0.2, dtype="uint8"), SAME, groups=6)),
+    "groups_odd": (GROUPS, conv(tensor(1, 6, 5, 10), tensor(1, 6, 5, 14, scale=0.2), SAME, groups=2)),
     "depthwise": (
         depthwise_helium.KERNEL,
         conv(tensor(1, 6, 5, 32), tensor(1, 6, 5, 32, scale=0.2), SAME, groups=32),

@@ -83,6 +83,7 @@ LAYERS: dict[str, tuple[str, Callable[[Network], int]]] = {
         "qconv2d_host",
         lambda n: n.conv(n.input((1, 9, 9, 3)), 5, (3, 3), "c", dilation=(2, 2), activation=RELU6),
     ),
+    "groups": ("qconv2d_i8", lambda net: net.conv(net.input((1, 7, 9, 16)), 24, (3, 3), "c", groups=4)),
     "depthwise": ("qdepthwise_host", lambda net: net.depthwise(net.input((1, 7, 9, 6)), (3, 3), "d", activation=RELU6)),
     "multiplier": ("qconv2d_i8", lambda net: net.depthwise(net.input((1, 9, 9, 3)), (3, 3), "d", multiplier=2)),
     "dense": ("qdense_host", lambda net: net.dense(net.input((2, 30)), 7, "d", activation=RELU)),

@@ -92,10 +92,10 @@ class Network:
     def conv(
         self, source: int, channels: int, kernel: tuple[int, int], name: str, *,
         stride: tuple[int, int] = (1, 1), padding: int = SAME, activation: int = RELU,
-        dilation: tuple[int, int] = (1, 1),
+        dilation: tuple[int, int] = (1, 1), groups: int = 1,
     ) -> int:  # fmt: skip
         n, height, width, depth = self.shape(source)
-        given = self.weights(name, (channels, *kernel, depth), 0, source)
+        given = self.weights(name, (channels, *kernel, depth // groups), 0, source)
         size = [
             window_size(e, k, s, padding, d)
             for e, k, s, d in zip((height, width), kernel, stride, dilation, strict=True)
