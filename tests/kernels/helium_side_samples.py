@@ -53,6 +53,18 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         elementwise_helium.PERMUTE,
         Permute(inputs=(tensor(1, 3, 5, 37),), outputs=(tensor(1, 5, 37, 3),), axes=(0, 2, 3, 1)),
     ),
+    "planes_many": (
+        elementwise_helium.PERMUTE,
+        Permute(inputs=(tensor(1, 19, 3, 21),), outputs=(tensor(1, 3, 21, 19),), axes=(0, 2, 3, 1)),
+    ),
+    "to_planes": (
+        elementwise_helium.PERMUTE,
+        Permute(inputs=(tensor(1, 5, 7, 3),), outputs=(tensor(1, 3, 5, 7),), axes=(0, 3, 1, 2)),
+    ),
+    "tokens": (
+        elementwise_helium.PERMUTE,
+        Permute(inputs=(tensor(3, 21, 34),), outputs=(tensor(3, 34, 21),), axes=(0, 2, 1)),
+    ),
     "planes_cut": (
         elementwise_helium.PERMUTE,
         Permute(inputs=(tensor(1, 4, 5, 20),), outputs=(tensor(1, 3, 17, 3),), axes=(0, 2, 3, 1), first=(0, 1, 2, 1)),

@@ -1,9 +1,9 @@
-"""Kernels with Helium for element-wise operators and interpolation of quantized tensors, and images from planes."""
+"""Kernels with Helium for element-wise operators and interpolation of quantized tensors, and transposed bytes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import Permute, QBinary, QDivide, QInterpolate, QPrelu, QUnary
 from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
-from tvm_ext.core.row_access import RowAccess
 
 # add, subtract and multiply of two quantized tensors of one shape with Helium: eight elements at a time.
 #
@@ -314,56 +313,108 @@ PRELU = Kernel(
 )
 
 
-# Planes of an image converted to channels-last with Helium: 16 pixels of a plane at a time, scattered.
+# Transposed matrices of bytes with Helium: elements of one side are adjacent, those of the other scattered or gathered.
 #
-# int8 or uint8[1, C, H, W] -> [1, H, W, C], or a part of them: the first step of a model whose images come as planes.
+# int8 or uint8[1, C, H, W] -> [1, H, W, C], or a part of them, row by row: the first step of a model whose images come
+# as planes. Any other permutation that transposes a matrix, or each of several: an image to planes, rows of tokens.
 
 PERMUTE_LAYER = "tvm_ext_helium_permute_layer"
-PERMUTE_AT_ONCE = 16
-# Offsets of 16 pixels have 8 bits.
-MOST_CHANNELS = 17
-# Modelled instructions: of a vector, of a row.
-VECTOR, ROW = 7, 4
+# Bytes from an element to the next on the side with offsets: of 16 elements with offsets of 8 bits, of eight of 16.
+NEAR_BYTES, FAR_BYTES = 17, 9362
+# Modelled instructions: of a vector, of a run of them, of a matrix.
+VECTOR, RUN, MATRIX = 4, 9, 4
 
 
-def turns_planes(operator: Permute, target: Target) -> bool:
-    """the operator must convert one image of bytes to channels-last, of at most 17 channels"""
-    output = operator.output
-    is_image = operator.axes == permute.CHANNELS_LAST and operator.inputs[0].shape[0] == 1
-    return is_image and np.dtype(output.dtype).itemsize == 1 and output.shape[3] <= MOST_CHANNELS
+@dataclass(frozen=True, kw_only=True)
+class Transposed:
+    """Output [rows, columns, channels] whose columns are adjacent in the input.
+
+    row, plane: elements of the input from a row, and from a channel, to the next.
+    """
+
+    rows: int
+    columns: int
+    channels: int
+    row: int
+    plane: int
+
+    @classmethod
+    def of(cls, operator: Permute) -> Transposed | None:
+        """Return the matrices, or None for permutations that transpose none."""
+        extents = zip(operator.output.shape, permute.strides_of(operator), strict=True)
+        axes: list[tuple[int, int]] = []
+        for extent, stride in ((extent, stride) for extent, stride in extents if extent > 1):
+            if axes and axes[-1][1] == extent * stride and not _is_by_rows(operator):
+                extent *= axes.pop()[0]  # both axes are one
+            axes.append((extent, stride))
+        if _is_by_rows(operator):
+            axes = list(zip(operator.output.shape, permute.strides_of(operator), strict=True))[1:]
+        rows, columns, channels = ((1, 0), *axes)[-3:] if len(axes) in (2, 3) else ((1, 0),) * 3
+        if columns[1] != 1:
+            return None
+        return cls(rows=rows[0], columns=columns[0], channels=channels[0], row=rows[1], plane=channels[1])
+
+    @property
+    def gathers(self) -> bool:
+        """True if it takes fewer instructions to gather the channels of each pixel than to scatter each plane."""
+        return self._gathered < self._scattered
+
+    @property
+    def _gathered(self) -> float:
+        return self._runs(self.columns, self.channels, self.plane)
+
+    @property
+    def _scattered(self) -> float:
+        return self._runs(self.channels, self.columns, self.channels)
+
+    @property
+    def instructions(self) -> float:
+        """Modelled instructions; without limit if elements are too far apart."""
+        return self.rows * (MATRIX + min(self._gathered, self._scattered))
+
+    def _runs(self, runs: int, count: int, distance: int) -> float:
+        """Return the modelled instructions of `runs` runs of `count` elements that are `distance` bytes apart."""
+        if distance > FAR_BYTES:
+            return inf
+        return runs * (RUN + -(-count // (16 if distance <= NEAR_BYTES else 8)) * VECTOR)
+
+
+def _is_by_rows(operator: Permute) -> bool:
+    """Return True if rows of a channels-last image are computed one by one, as by the portable kernel."""
+    return operator.axes == permute.CHANNELS_LAST and operator.inputs[0].shape[0] == 1
+
+
+def transposes_bytes(operator: Permute, target: Target) -> bool:
+    """elements must be bytes, and the permutation must transpose a matrix, or each matrix along the first axis"""
+    found = Transposed.of(operator)
+    return np.dtype(operator.output.dtype).itemsize == 1 and found is not None and found.instructions < inf
 
 
 def permute_implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
-    ctype, output = C_TYPES[operator.output.dtype], operator.output
-    _, rows, columns, channels = output.shape
-    plane, row = (permute.strides_of(operator)[axis] for axis in (3, 1))
-    members = {"output": image(output), "first": permute.origin_of(operator), "row": row, "plane": plane}
+    found, made = Transposed.of(operator), permute.KERNEL.implement(operator, target, stored)
+    assert found is not None, "the constraint has found matrices"
+    whole = replace(operator.output, shape=(1, found.rows, found.columns, found.channels))
+    members: dict[str, Value] = {
+        "output": image(whole), "first": permute.origin_of(operator), "row": found.row, "plane": found.plane,
+        **({"gathers": True} if found.gathers else {}),
+    }  # fmt: skip
     rings, layer = with_rings(PERMUTE_LAYER, stored, inputs=())
-    return Implementation(
-        kernel=PERMUTE.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=ctype, role="input"),
-                Parameter(name="output", ctype=ctype, role="output"),
-                *ROW_PARAMETERS,
-            ),
-            body="\n".join([*rings, f"tvm_ext_helium_permute({layer}, input, output, row_begin, row_end);"]),
-            helpers=shapes(PERMUTE_LAYER, members),
-            includes=("tvm_ext_helium_permute.h", "tvm_ext_layer.h", *INCLUDES),
-        ),
-        reference=lambda inputs: [permute.reference(operator, inputs[0])],
-        instructions=rows * (ROW + -(-columns // PERMUTE_AT_ONCE) * channels * VECTOR),
-        spatial=Spatial(output_rows=rows, inputs=(RowAccess.whole(rows),)),
-        exact=True,
+    rows = "row_begin, row_end" if _is_by_rows(operator) else f"0, {found.rows}"
+    function = replace(
+        made.function,
+        body="\n".join([*rings, f"tvm_ext_helium_permute({layer}, input, output, {rows});"]),
+        helpers=shapes(PERMUTE_LAYER, members),
+        includes=("tvm_ext_helium_permute.h", "tvm_ext_layer.h", *INCLUDES),
     )
+    return replace(made, kernel=PERMUTE.name, function=function, instructions=int(found.instructions))
 
 
 PERMUTE = Kernel(
     name="permute_helium",
-    title="Permutation of bytes from planes to channels-last images",
+    title="Permutation of bytes that transposes matrices, as between planes and channels-last images",
     operator=Permute,
     implement=permute_implement,
-    constraints=(turns_planes,),
+    constraints=(transposes_bytes,),
 )
 
 

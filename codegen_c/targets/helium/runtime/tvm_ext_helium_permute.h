@@ -1,4 +1,5 @@
-/* Planes of bytes converted to a channels-last image, by Helium: 16 pixels of a plane at a time. */
+/* Transposed matrices of bytes by Helium, such as planes converted to a channels-last image and back: 16 elements at a
+ * time if they are at most 17 bytes apart on the one side, otherwise eight. */
 #ifndef TVM_EXT_HELIUM_PERMUTE_H
 #define TVM_EXT_HELIUM_PERMUTE_H
 
@@ -7,28 +8,77 @@
 
 #include <stdint.h>
 
+#define TVM_EXT_HELIUM_MOST_APART 17 /* bytes, of 16 elements whose offsets have 8 bits */
+
+/* Each output row is a matrix: element (w, c) of it is element w of plane c. Columns of the output are adjacent in the
+ * input. */
 typedef struct {
     tvm_ext_image output;
     int32_t first; /* the element of the planes that becomes the output's first one */
     int32_t row;   /* elements from a row of a plane to the next */
     int32_t plane;
+    bool gathers;  /* the channels of a pixel are gathered; otherwise the pixels of a plane are scattered */
 } tvm_ext_helium_permute_layer;
 
 #ifdef TVM_EXT_HAS_HELIUM
 
-/* Stores the first `count` bytes, `distance` apart, which is at most 17. */
-static inline void tvm_ext_i8x16_store_apart(int8_t *target, tvm_ext_i8x16 a, uint8_t distance, int32_t count)
+/* A loop that loads and stores vectors of `count` elements in all, one side with the offsets `apart`. step: bytes from
+ * a vector to the next on that side. */
+#define TVM_EXT_HELIUM_MOVES(lanes, load, store, apart, from, to, step, count)                                       \
+    do {                                                                                                             \
+        const void *moves_x = (from);                                                                                \
+        void *moves_y = (to);                                                                                        \
+        uint8x16_t moves_v;                                                                                          \
+        __asm__ volatile("wlstp." lanes " lr, %[n], 2f\n"                                                            \
+                         "1:\n\t" load "\n\t" store "\n\t"                                                           \
+                         "letp lr, 1b\n"                                                                             \
+                         "2:\n\t"                                                                                    \
+                         : [v] "=&w"(moves_v), [x] "+l"(moves_x), [y] "+l"(moves_y)                                  \
+                         : [n] "r"(count), [p] "w"(apart), [s] "r"(step)                                             \
+                         : "lr", "cc", "memory");                                                                    \
+    } while (0)
+
+/* target[i * distance] = source[i], for i from 0 to count. */
+static inline void tvm_ext_helium_scatter(int8_t *target, const int8_t *source, int32_t distance, int32_t count)
 {
-    const uint8x16_t places = vmulq_n_u8(vidupq_n_u8(0, 1), distance);
-    vstrbq_scatter_offset_p_s8(target, places, a, vctp8q((uint32_t)count));
+    if (distance <= TVM_EXT_HELIUM_MOST_APART) {
+        const uint8x16_t apart = vmulq_n_u8(vidupq_n_u8(0, 1), (uint8_t)distance);
+        TVM_EXT_HELIUM_MOVES("8", "vldrb.u8 %q[v], [%[x]], #16", "vstrb.8 %q[v], [%[y], %q[p]]\n\tadd %[y], %[s]",
+                             apart, source, target, 16 * distance, count);
+    } else {
+        const uint16x8_t apart = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)distance);
+        TVM_EXT_HELIUM_MOVES("16", "vldrb.u16 %q[v], [%[x]], #8", "vstrb.16 %q[v], [%[y], %q[p]]\n\tadd %[y], %[s]",
+                             apart, source, target, 8 * distance, count);
+    }
+}
+
+/* target[i] = source[i * distance], for i from 0 to count. */
+static inline void tvm_ext_helium_collect(int8_t *target, const int8_t *source, int32_t distance, int32_t count)
+{
+    if (distance <= TVM_EXT_HELIUM_MOST_APART) {
+        const uint8x16_t apart = vmulq_n_u8(vidupq_n_u8(0, 1), (uint8_t)distance);
+        TVM_EXT_HELIUM_MOVES("8", "vldrb.u8 %q[v], [%[x], %q[p]]\n\tadd %[x], %[s]", "vstrb.8 %q[v], [%[y]], #16",
+                             apart, source, target, 16 * distance, count);
+    } else {
+        const uint16x8_t apart = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)distance);
+        TVM_EXT_HELIUM_MOVES("16", "vldrb.u16 %q[v], [%[x], %q[p]]\n\tadd %[x], %[s]", "vstrb.16 %q[v], [%[y]], #8",
+                             apart, source, target, 8 * distance, count);
+    }
 }
 
 #else
 
-static inline void tvm_ext_i8x16_store_apart(int8_t *target, tvm_ext_i8x16 a, uint8_t distance, int32_t count)
+static inline void tvm_ext_helium_scatter(int8_t *target, const int8_t *source, int32_t distance, int32_t count)
 {
-    for (int32_t i = 0; i < 16 && i < count; ++i) {
-        target[i * distance] = a.lane[i];
+    for (int32_t i = 0; i < count; ++i) {
+        target[i * distance] = source[i];
+    }
+}
+
+static inline void tvm_ext_helium_collect(int8_t *target, const int8_t *source, int32_t distance, int32_t count)
+{
+    for (int32_t i = 0; i < count; ++i) {
+        target[i] = source[i * distance];
     }
 }
 
@@ -42,11 +92,13 @@ TVM_EXT_INLINE void tvm_ext_helium_permute(const tvm_ext_helium_permute_layer *l
     for (int32_t h = row_begin; h < row_end; ++h) {
         const int8_t *const x = &((const int8_t *)input)[layer->first + (h * layer->row)];
         int8_t *const y = &((int8_t *)output)[tvm_ext_row(made, 0, h)];
-        for (int32_t w = 0; w < made->columns; w += 16) {
+        if (layer->gathers) {
+            for (int32_t w = 0; w < made->columns; ++w) {
+                tvm_ext_helium_collect(&y[w * made->channels], &x[w], layer->plane, made->channels);
+            }
+        } else {
             for (int32_t c = 0; c < made->channels; ++c) {
-                const int32_t count = made->columns - w;
-                const tvm_ext_i8x16 plane = tvm_ext_i8x16_load_first(&x[(c * layer->plane) + w], count);
-                tvm_ext_i8x16_store_apart(&y[(w * made->channels) + c], plane, (uint8_t)made->channels, count);
+                tvm_ext_helium_scatter(&y[c], &x[c * layer->plane], made->channels, made->columns);
             }
         }
     }
