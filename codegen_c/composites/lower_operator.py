@@ -18,7 +18,7 @@ from tvm.ir import DictAttrs
 
 from codegen_c.composites.floats import float_operator, half_operator
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.composites.movement import slice_places
+from codegen_c.composites.movement import extreme_operator, slice_places
 from codegen_c.composites.quantized import quantized_operator
 from codegen_c.composites.real_layers import real_layer
 from codegen_c.composites.recurrent import recurrent_layer
@@ -102,8 +102,8 @@ def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternat
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
     matches = (
-        custom_operator_of, _movement, recurrent_layer, quantized_operator, real_layer, half_operator, power_spectrum,
-        float_operator,
+        custom_operator_of, _movement, extreme_operator, recurrent_layer, quantized_operator, real_layer, half_operator,
+        power_spectrum, float_operator,
     )  # fmt: skip
     for match in matches:
         found = match(composite)

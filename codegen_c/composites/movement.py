@@ -1,11 +1,11 @@
-"""Lower composites that only move elements, of any element type, to operators."""
+"""Lower composites that only move or choose elements, of any element type, to operators."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.operators.kinds import Array, Concat, Gather, Operator
+from codegen_c.operators.kinds import Array, Concat, Extreme, Gather, Operator
 
 INTEGERS = np.int64
 
@@ -20,6 +20,18 @@ def movement_operator(composite: Composite) -> tuple[Operator, tuple[int, ...]] 
     if composite.calls[0].name == "concat":
         return _concat(composite)
     return _gather(composite)
+
+
+def extreme_operator(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
+    """Return the Extreme of a composite that is one minimum or maximum of two integer tensors."""
+    call, outputs = composite.calls[0] if len(composite.calls) == 1 else None, composite.outputs
+    if call is None or call.name not in ("maximum", "minimum") or len(outputs) != 1:
+        return NoMatch("is not one minimum or maximum")
+    arguments = tuple(value.parameter for value in call.operands if value.parameter is not None)
+    inputs = tuple(composite.inputs[index] for index in arguments)
+    if len(inputs) != 2 or any(tensor.dtype != outputs[0].dtype for tensor in inputs) or "int" not in outputs[0].dtype:
+        return NoMatch("is not of two integer tensors")
+    return Extreme(inputs=inputs, outputs=outputs, is_larger=call.name == "maximum"), arguments
 
 
 def _concat(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:

@@ -233,6 +233,13 @@ class QDivide(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Extreme(Operator):
+    """Larger or smaller of two elements of one integer type. Extents of 1 are repeated to the output's shape."""
+
+    is_larger: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QConstantBinary(Operator):
     """A QDQ tensor plus, minus or times quantized constants.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.operators.kinds import Operator, Permute, Window
+from codegen_c.operators.kinds import Extreme, Operator, Permute, Window
 from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from codegen_c.targets.helium.kernels import side as side_helium
 from tests.kernels.helium_samples import POINT, SAME, STRIDED, conv, tensor
 
 SIDE = side_helium.KERNEL
+ROW_BYTES, ROWS_BYTES = tensor(3, 1, dtype="uint8"), tensor(3, 32, dtype="uint8")
 SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "side_pixels": (SIDE, conv(tensor(1, 5, 5, 64), tensor(1, 5, 5, 12, scale=0.3), POINT)),
     "side_pixels_16": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3), POINT)),
@@ -48,6 +49,14 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "side_copied_bytes": (
         SIDE,
         conv(tensor(1, 5, 7, 12, zero_point=130, dtype="uint8"), tensor(1, 5, 7, 4, scale=0.25), SAME),
+    ),
+    "larger_by_channel": (
+        elementwise_helium.EXTREME,
+        Extreme(inputs=(tensor(1, 5, 3, 20), tensor(1, 1, 1, 20)), outputs=(tensor(1, 5, 3, 20),), is_larger=True),
+    ),
+    "smaller_bytes": (
+        elementwise_helium.EXTREME,
+        Extreme(inputs=(ROW_BYTES, ROWS_BYTES), outputs=(ROWS_BYTES,), is_larger=False),
     ),
     "planes": (
         elementwise_helium.PERMUTE,

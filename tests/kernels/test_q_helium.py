@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm.relax import op
 
+from codegen_c.composites.lower_operator import Lowered, lower_operator
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize import Requantize
-from codegen_c.operators.kinds import Operator, QBinary, QDense, QPool2d
+from codegen_c.operators.kinds import Extreme, Operator, QBinary, QDense, QPool2d
 from codegen_c.targets.helium.kernels import convolution as convolution_helium
 from codegen_c.targets.helium.kernels import dense as dense_helium
 from codegen_c.targets.helium.kernels import depthwise as depthwise_helium
@@ -24,10 +26,10 @@ from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from codegen_c.targets.helium.kernels import pooling as pooling_helium
 from codegen_c.targets.helium.kernels.convolution import rescale
 from codegen_c.targets.helium.kernels.product import Rescale
-from tests.kernels.harness import HOST, WARNINGS, registered, smallest_rings, source_text
+from tests.kernels.harness import HOST, WARNINGS, registered, run_every_way, smallest_rings, source_text
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementation, takes
-from tests.kernels.helium_samples import SAMPLES
-from tests.kernels.quantized import FEW, seeds
+from tests.kernels.helium_samples import SAMPLES, tensor
+from tests.kernels.quantized import FEW, elements, seeds
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qbroadcast import broadcasts
 from tests.kernels.test_qconv2d_helium import convolutions
@@ -35,6 +37,7 @@ from tests.kernels.test_qdense import dense_layers
 from tests.kernels.test_qdepthwise_helium import depthwise
 from tests.kernels.test_qdivide import quotients
 from tests.kernels.test_qpool2d import pools
+from tests.kernels.tir_cases import Case
 from tests.support.runtime_headers import INCLUDE_FLAGS
 from tests.support.sweeps import some_of
 
@@ -90,6 +93,43 @@ def test_two_roundings(convs, depthwise_convs, dense, sums, seed: int) -> None:
     assert_same_bytes(depthwise_helium.KERNEL, depthwise_convs, seed)
     assert_same_bytes(dense_helium.QDENSE, dense, seed)
     assert_same_bytes(elementwise_helium.QBINARY, sums, seed)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_extremes(dtype: str) -> None:
+    """The larger and the smaller of two tensors, whole and by rows, with an operand for all, for a row or a channel."""
+    shape = (1, 5, 3, 20)
+    operators = [
+        Extreme(
+            inputs=tuple(tensor(*extents, dtype=dtype) for extents in pair),
+            outputs=(tensor(*shape, dtype=dtype),),
+            is_larger=is_larger,
+        )
+        for pair in ((shape, shape), (shape, (1, 1, 1, 20)), ((1, 1, 3, 1), shape), (shape, (1, 5, 1, 1)), (shape, ()))
+        for is_larger in (True, False)
+    ]
+    inputs = [[elements(t, 3 + i) for i, t in enumerate(operator.inputs)] for operator in operators]
+    made = elementwise_helium.EXTREME
+    every = run_every_way(operators, inputs, lambda operator, stored: implementation(made, operator, stored))
+    for operator, (a, b), runs in zip(operators, inputs, every, strict=True):
+        for found in (runs.whole, *runs.others.values()):
+            np.testing.assert_array_equal(found, (np.maximum if operator.is_larger else np.minimum)(a, b))
+
+
+def test_extremes_of_bytes_are_one_operator() -> None:
+    function = Case(
+        name="larger", build=op.maximum, inputs=(((1, 4, 4, 16), "int8"), ((1, 1, 1, 16), "int8"))
+    ).function()
+    for target, kernel in ((M55, "extreme_helium"), (HOST, "generic")):
+        found = lower_operator(function, target)
+        assert isinstance(found, Lowered) and found.implementation is not None
+        assert found.implementation.kernel == kernel
+
+
+def test_extremes_of_words_are_refused() -> None:
+    words = tensor(4, 8, dtype="int16")
+    refusal = elementwise_helium.EXTREME.refuses(Extreme(inputs=(words, words), outputs=(words,), is_larger=True), M55)
+    assert refusal is not None and refusal.reason == "elements must be int8 or uint8"
 
 
 @pytest.mark.parametrize("name", some_of(sorted(SAMPLES)[::2], sweep=sorted(SAMPLES)[1::2]))

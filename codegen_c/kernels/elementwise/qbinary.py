@@ -34,7 +34,7 @@ from codegen_c.kernels.shared.requantize import (
 )
 from codegen_c.kernels.shared.requantize_litert import sum_factors
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, offset, row_by_row, slot
-from codegen_c.operators.kinds import QBinary, QDivide, TensorType
+from codegen_c.operators.kinds import Extreme, QBinary, QDivide, TensorType
 from tvm_ext.core.row_access import RowAccess
 
 # add, subtract and multiply of two quantized tensors of one shape, integers only, element by element.
@@ -309,7 +309,7 @@ QBINARY_I16 = wide_kernel(
 INDICES = "nhwcijkl"
 
 
-def repeats_to_output(operator: QBinary | QDivide, target: Target) -> bool:
+def repeats_to_output(operator: QBinary | QDivide | Extreme, target: Target) -> bool:
     """each input axis must have the output's extent or 1, and there must be at most eight axes"""
     output = operator.output.shape
     shapes = [padded(tensor, output) for tensor in operator.inputs]
@@ -371,7 +371,7 @@ def shared_run(shapes: Sequence[tuple[int, ...]], first: int) -> int:
     return max(alike, default=0)
 
 
-def broadcast_rows(operator: QBinary | QDivide) -> Spatial | None:
+def broadcast_rows(operator: QBinary | QDivide | Extreme) -> Spatial | None:
     """Return the row behaviour of an operator that broadcasts: None unless one NHWC image of inputs of four axes."""
     output = operator.output.shape
     if len(output) != 4 or output[0] != 1 or any(len(tensor.shape) != 4 for tensor in operator.inputs):

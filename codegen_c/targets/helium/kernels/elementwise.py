@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.narrow_sums import narrow_sums
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.kinds import Permute, QBinary, QDivide, QInterpolate, QPrelu, QUnary
+from codegen_c.operators.kinds import Array, Extreme, Permute, QBinary, QDivide, QInterpolate, QPrelu, QUnary
 from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
 
 # add, subtract and multiply of two quantized tensors of one shape with Helium: eight elements at a time.
@@ -144,7 +144,7 @@ QBINARY = Kernel(
 # The same with broadcasting: runs of elements along which each input is whole or has one element.
 
 
-def runs_are_long(operator: QBinary | QDivide, target: Target) -> bool:
+def runs_are_long(operator: QBinary | QDivide | Extreme, target: Target) -> bool:
     """along the last axes each input must have all elements of at least four results, or one element"""
     return _runs(operator).length >= LEAST_RUN
 
@@ -164,7 +164,7 @@ class _Runs:
     steps: tuple[int, int]
 
 
-def _runs(operator: QBinary | QDivide) -> _Runs:
+def _runs(operator: QBinary | QDivide | Extreme) -> _Runs:
     output = operator.output.shape
     shapes = (*(qbinary.padded(tensor, output) for tensor in operator.inputs), output)
     rows = qbinary.broadcast_rows(operator)
@@ -237,6 +237,62 @@ QDIVIDE = Kernel(
     operator=QDivide,
     implement=qdivide_implement,
     constraints=(*qdivide.KERNEL.constraints, runs_are_long),
+)
+
+
+# Larger or smaller of two integer tensors with Helium: 16 elements at a time, with broadcasting.
+#
+# int8[...], int8[...] -> int8[...], or uint8. There is no arithmetic: a network of integers brings both tensors to one
+# scale first.
+
+EXTREMES, EXTREMES_RUN = 6, 8
+"""Modelled instructions of 16 results, and of a run."""
+
+
+def are_bytes(operator: Extreme, target: Target) -> bool:
+    """elements must be int8 or uint8"""
+    return operator.output.dtype in ("int8", "uint8")
+
+
+def extreme_reference(operator: Extreme, inputs: list[Array]) -> list[Array]:
+    """The operator in numpy, bit for bit."""
+    return [(np.maximum if operator.is_larger else np.minimum)(inputs[0], inputs[1])]
+
+
+def extreme_implement(operator: Extreme, target: Target, stored: StoredRows) -> Implementation:
+    runs, ctype = _runs(operator), C_TYPES[operator.output.dtype]
+    kind = ", ".join("true" if flag else "false" for flag in (operator.is_larger, operator.output.dtype == "uint8"))
+
+    def run(first: str, second: str, output: str) -> str:
+        given = f"&{first}, {runs.steps[0]}, &{second}, {runs.steps[1]}, &{output}, {runs.length}"
+        return f"tvm_ext_helium_extreme_run({kind}, {given});"
+
+    by_rows, num_runs = runs.rows is not None, operator.output.num_elements // runs.length
+    names = ("input0", "input1", "output")
+    return Implementation(
+        kernel=EXTREME.name,
+        function=CFunction(
+            parameters=(
+                *(Parameter(name=n, ctype=ctype, role="output" if n == "output" else "input") for n in names),
+                *(ROW_PARAMETERS if by_rows else ()),
+            ),
+            body=qbinary.broadcast_body(runs.shapes, [ctype] * 3, stored, run, by_rows=by_rows, run_axes=runs.axes),
+            includes=("tvm_ext_helium_qbinary.h", *LAYER_INCLUDES),
+        ),
+        reference=lambda inputs: extreme_reference(operator, inputs),
+        instructions=num_runs * (-(-runs.length // 16) * EXTREMES + EXTREMES_RUN),
+        spatial=runs.rows,
+        in_place=tuple(index for index, shape in enumerate(runs.shapes[:2]) if shape == runs.shapes[2]),
+        exact=True,
+    )
+
+
+EXTREME = Kernel(
+    name="extreme_helium",
+    title="Larger or smaller of two integer tensors of 8 bits",
+    operator=Extreme,
+    implement=extreme_implement,
+    constraints=(are_bytes, qbinary.repeats_to_output, runs_are_long),
 )
 
 
@@ -344,11 +400,9 @@ class Transposed:
         extents = zip(operator.output.shape, permute.strides_of(operator), strict=True)
         axes: list[tuple[int, int]] = []
         for extent, stride in ((extent, stride) for extent, stride in extents if extent > 1):
-            if axes and axes[-1][1] == extent * stride and not _is_by_rows(operator):
+            if axes and axes[-1][1] == extent * stride:
                 extent *= axes.pop()[0]  # both axes are one
             axes.append((extent, stride))
-        if _is_by_rows(operator):
-            axes = list(zip(operator.output.shape, permute.strides_of(operator), strict=True))[1:]
         rows, columns, channels = ((1, 0), *axes)[-3:] if len(axes) in (2, 3) else ((1, 0),) * 3
         if columns[1] != 1:
             return None
@@ -393,13 +447,15 @@ def transposes_bytes(operator: Permute, target: Target) -> bool:
 def permute_implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
     found, made = Transposed.of(operator), permute.KERNEL.implement(operator, target, stored)
     assert found is not None, "the constraint has found matrices"
+    by_rows = _is_by_rows(operator)
     whole = replace(operator.output, shape=(1, found.rows, found.columns, found.channels))
     members: dict[str, Value] = {
-        "output": image(whole), "first": permute.origin_of(operator), "row": found.row, "plane": found.plane,
+        "output": image(operator.output if by_rows else whole), "first": permute.origin_of(operator),
+        "row": permute.strides_of(operator)[1] if by_rows else found.row, "plane": found.plane,
         **({"gathers": True} if found.gathers else {}),
     }  # fmt: skip
     rings, layer = with_rings(PERMUTE_LAYER, stored, inputs=())
-    rows = "row_begin, row_end" if _is_by_rows(operator) else f"0, {found.rows}"
+    rows = "row_begin, row_end" if by_rows else f"0, {found.rows}"
     function = replace(
         made.function,
         body="\n".join([*rings, f"tvm_ext_helium_permute({layer}, input, output, {rows});"]),
@@ -442,4 +498,4 @@ QINTERPOLATE = Kernel(
 )
 
 
-KERNELS = (QBINARY, QBROADCAST, QDIVIDE, QUNARY, PRELU, PERMUTE, QINTERPOLATE)
+KERNELS = (QBINARY, QBROADCAST, QDIVIDE, EXTREME, QUNARY, PRELU, PERMUTE, QINTERPOLATE)

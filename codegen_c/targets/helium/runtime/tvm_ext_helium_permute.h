@@ -8,8 +8,6 @@
 
 #include <stdint.h>
 
-#define TVM_EXT_HELIUM_MOST_APART 17 /* bytes, of 16 elements whose offsets have 8 bits */
-
 /* Each output row is a matrix: element (w, c) of it is element w of plane c. Columns of the output are adjacent in the
  * input. */
 typedef struct {
@@ -21,6 +19,8 @@ typedef struct {
 } tvm_ext_helium_permute_layer;
 
 #ifdef TVM_EXT_HAS_HELIUM
+
+#define TVM_EXT_HELIUM_MOST_APART 17 /* bytes, of 16 elements whose offsets have 8 bits */
 
 /* A loop that loads and stores vectors of `count` elements in all, one side with the offsets `apart`. step: bytes from
  * a vector to the next on that side. */
@@ -84,21 +84,23 @@ static inline void tvm_ext_helium_collect(int8_t *target, const int8_t *source, 
 
 #endif
 
-/* Computes output rows [row_begin, row_end). */
+/* Computes output rows [row_begin, row_end). Rows that are contiguous in planes and in the output are one matrix. */
 TVM_EXT_INLINE void tvm_ext_helium_permute(const tvm_ext_helium_permute_layer *layer, const void *input, void *output,
                                            int32_t row_begin, int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
-    for (int32_t h = row_begin; h < row_end; ++h) {
+    const int32_t rows = !made->is_ring && layer->row == made->columns ? row_end - row_begin : 1;
+    const int32_t columns = rows * made->columns;
+    for (int32_t h = row_begin; h < row_end; h += rows) {
         const int8_t *const x = &((const int8_t *)input)[layer->first + (h * layer->row)];
         int8_t *const y = &((int8_t *)output)[tvm_ext_row(made, 0, h)];
         if (layer->gathers) {
-            for (int32_t w = 0; w < made->columns; ++w) {
+            for (int32_t w = 0; w < columns; ++w) {
                 tvm_ext_helium_collect(&y[w * made->channels], &x[w], layer->plane, made->channels);
             }
         } else {
             for (int32_t c = 0; c < made->channels; ++c) {
-                tvm_ext_helium_scatter(&y[c], &x[c * layer->plane], made->channels, made->columns);
+                tvm_ext_helium_scatter(&y[c], &x[c * layer->plane], made->channels, columns);
             }
         }
     }

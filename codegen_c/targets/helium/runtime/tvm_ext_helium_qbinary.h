@@ -1,4 +1,5 @@
-/* Sums, differences, products and quotients of two quantized images by Helium: eight elements at a time. */
+/* Sums, differences, products and quotients of two quantized images by Helium: eight elements at a time. Larger or
+ * smaller of two elements: 16 at a time. */
 #ifndef TVM_EXT_HELIUM_QBINARY_H
 #define TVM_EXT_HELIUM_QBINARY_H
 
@@ -168,6 +169,37 @@ TVM_EXT_INLINE void tvm_ext_helium_qbinary_run(const tvm_ext_helium_qbinary_laye
         const tvm_ext_i16x8 results = tvm_ext_helium_pairs(&layer->function.rescale, tvm_ext_i16x8_narrow(even, odd));
         tvm_ext_i16x8_store_even(&y[i], results, count);
         tvm_ext_i16x8_store_odd(&y[i + 4], results, more);
+    }
+}
+
+/* 16 elements of an operand from element i of a run on, of which `count` are inside, in the order of int8_t; step 0:
+ * one element for all. */
+TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_ordered(const void *run, int32_t i, int32_t step, int32_t count,
+                                                    bool is_unsigned)
+{
+    const int8_t *const place = &((const int8_t *)run)[i * step];
+    const tvm_ext_i8x16 elements = step == 0     ? tvm_ext_i8x16_splat(place[0])
+                                   : count >= 16 ? tvm_ext_i8x16_load(place)
+                                                 : tvm_ext_i8x16_load_first(place, count);
+    return is_unsigned ? tvm_ext_i8x16_xor(elements, tvm_ext_i8x16_splat(INT8_MIN)) : elements;
+}
+
+/* The larger of each two elements of a run of `length`, or the smaller. A step is 0 for an operand of one element. */
+TVM_EXT_INLINE void tvm_ext_helium_extreme_run(bool is_larger, bool is_unsigned, const void *first, int32_t first_step,
+                                               const void *second, int32_t second_step, void *output, int32_t length)
+{
+    const tvm_ext_i8x16 bits = tvm_ext_i8x16_splat(INT8_MIN);
+    for (int32_t i = 0; i < length; i += 16) {
+        const int32_t count = length % 16 == 0 ? 16 : length - i;
+        const tvm_ext_i8x16 a = tvm_ext_helium_ordered(first, i, first_step, count, is_unsigned);
+        const tvm_ext_i8x16 b = tvm_ext_helium_ordered(second, i, second_step, count, is_unsigned);
+        const tvm_ext_i8x16 chosen = is_larger ? tvm_ext_i8x16_max(a, b) : tvm_ext_i8x16_min(a, b);
+        const tvm_ext_i8x16 result = is_unsigned ? tvm_ext_i8x16_xor(chosen, bits) : chosen;
+        if (count >= 16) {
+            tvm_ext_i8x16_store(&((int8_t *)output)[i], result);
+        } else {
+            tvm_ext_i8x16_store_first(&((int8_t *)output)[i], result, count);
+        }
     }
 }
 
