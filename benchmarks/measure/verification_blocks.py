@@ -1,4 +1,4 @@
-"""Blocks on what verification finds: faults planted in the C of packages, and pairs of operators' attributes."""
+"""Blocks on what verification finds: planted faults, pairs of operators' attributes, and PyTorch's networks."""
 
 from __future__ import annotations
 
@@ -52,3 +52,29 @@ def attribute_pairs() -> str:
             cells = (sum(counts.values()), right, counts["refused"], counts["wrong"], counts["foreign"])
             rows.append((f"{_FORMS[form]}, {title}", *map(grouped, cells)))
     return table(("operators", "cases", "equal", "refused, with the reason", "wrong", "other errors"), rows)
+
+
+def torch_networks() -> str:
+    """Networks of PyTorch's libraries by the route of their export: result, largest error and RAM."""
+    rows = []
+    for name, routes in result("torch_networks")["networks"].items():
+        about = next(iter(routes.values()))
+        cells = (cell for route in ("export", "onnx") for cell in _route_cells(routes.get(route)))
+        rows.append((name, about["family"], grouped(about["parameters"]), *cells))
+    heads = (
+        "network", "family", "parameters", "`torch.export`", "largest error", "RAM, bytes", "`torch.onnx.export`",
+        "largest error", "RAM, bytes",
+    )  # fmt: skip
+    return table(heads, rows)
+
+
+_NOT_BUILT = {"not_exported": "torch does not export it", "refused": "refused", "failed": "wrong"}
+
+
+def _route_cells(found: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    if found is None:
+        return ("not tried", "", "")
+    for key, said in _NOT_BUILT.items():
+        if key in found:
+            return (said, "", "")
+    return (f"verified against {found['reference']}", f"{found['error']:.0e}", grouped(found["arena_bytes"]))
