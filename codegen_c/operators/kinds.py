@@ -164,8 +164,6 @@ class QDense(Operator):
 
     rounding: "onnx" is one rounding of the exact result, "tflite" is TensorFlow Lite Micro's two, "litert" the float32
     products of LiteRT's default kernels.
-    scale_product: precision in which "tflite" rounding multiplies the scales of input and weights if all channels share
-    one scale: single for fully connected layers, double for convolutions.
     """
 
     weight: Array
@@ -174,7 +172,6 @@ class QDense(Operator):
     low: int
     high: int
     rounding: Rounding = "onnx"
-    scale_product: Literal["single", "double"] = "single"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

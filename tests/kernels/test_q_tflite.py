@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
-from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.elementwise import qbinary, qunary
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.registry import select
@@ -231,14 +230,6 @@ TFLITE = [replace(operator, rounding="tflite") for operator in (CONV, DENSE, MAX
 @pytest.mark.parametrize("operator", TFLITE, ids=[type(operator).__name__ for operator in TFLITE])
 def test_each_is_taken(operator: Operator) -> None:
     assert isinstance(select(operator, HOST), Implementation)
-
-
-def test_dense_multiplies_the_scales_of_a_layer_in_single_precision() -> None:
-    scale = np.full(2, np.float32(0.1) * np.float32(1.7), np.float32)
-    operator = replace(DENSE, weight_scale=scale, rounding="tflite")
-    exact = qdense.layer_factors(replace(operator, rounding="onnx"))
-    assert (qdense.layer_factors(operator) != exact).all()
-    np.testing.assert_allclose(qdense.layer_factors(operator), exact, rtol=1e-6)
 
 
 def test_averages_of_one_scale_that_leave_padding_out() -> None:

@@ -12,7 +12,7 @@ import pytest
 import tvm_ext
 from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
-from tests.support.tflite_file import Quantized
+from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import NETWORKS, NONE, RELU, RELU6, SAME, VALID, Network
 from tests.support.tflite_runners import litert, referenced, saved_tflite, tflite_micro
 from tvm_ext.execution.host_model import HostModel
@@ -270,3 +270,19 @@ def test_moves_stay_on_integers(tmp_path: Path) -> None:
     arrays = [np.random.default_rng(0).integers(-128, 128, (1, 4, 6, 2)).astype(np.int8)]
     found, _ = referenced(saved_tflite(data, tmp_path), arrays)
     np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
+def test_scales_of_a_dense_layer_are_multiplied_in_double_precision(tmp_path: Path) -> None:
+    """In single precision the sum of the first channel would be one step further from zero."""
+    source, weight, result = 0.024790890514850616, 0.0195566825568676, 0.36449846625328064
+    writer = TfliteWriter()
+    x = writer.input("x", (1, 4), "int8", Quantized(scale=source))
+    w = writer.constant("w", np.ones((2, 4), np.int8), Quantized(scale=weight))
+    bias = np.array([-88337, 88337], np.int32)
+    b = writer.constant("b", bias, Quantized(scale=float(np.float32(source) * np.float32(weight))))
+    y = writer.tensor("y", (1, 2), "int8", Quantized(scale=result))
+    data = writer.finish([writer.operator("FULLY_CONNECTED", [x, w, b], y, "FullyConnectedOptions")])
+    inputs = [np.zeros((1, 4), np.int8)]
+    found, _ = referenced(saved_tflite(data, tmp_path), inputs)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, inputs))
+    assert found[0].tolist() == [[-117, 117]]

@@ -47,7 +47,6 @@ from codegen_c.kernels.shared.requantize import (
     integer_weights,
     quantized_bytes,
     results_fit,
-    scale_of,
     sum_rounding,
     wide_sums,
 )
@@ -105,7 +104,7 @@ def wide(operator: QDense) -> Products | None:
 def requantize(operator: QDense) -> Requantize:
     sums = wide(operator)
     exact = Requantize.of(
-        layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
+        channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
         rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
     )  # fmt: skip
     return exact if exact.rounding != "litert" else exact.proved(*bounds(operator))
@@ -116,18 +115,6 @@ def rescaling(operator: QDense) -> Requantize:
     return (
         requantize(operator) if wide(operator) else by_high_products(requantize(operator), *products(operator).range())
     )
-
-
-def layer_factors(operator: QDense) -> np.ndarray:
-    """Return the factor of each channel from its accumulator to steps of the output, float64[K].
-
-    TensorFlow Lite multiplies the two scales of a fully connected layer in single precision if all channels share them.
-    """
-    scale = operator.weight_scale
-    if operator.rounding != "tflite" or operator.scale_product == "double" or np.unique(scale).size > 1:
-        return channel_factors(operator)
-    products = np.float32(scale_of(operator.inputs[0])) * scale
-    return products.astype(np.float64) / scale_of(operator.output)
 
 
 # The kernel of all targets. It computes all of a layer, one row of its result at a time, or takes a single vector in
@@ -357,7 +344,7 @@ QDENSE = PORTABLE.kernel(SUMS_TOO)
 # int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]. Accumulators and rounding are as in qconv2d.py.
 
 QDENSE_I16 = wide_kernel(
-    "qdense_i16", "Quantized dense layer with activations of 16 bits", QDENSE, *weighted(products, layer_factors)
+    "qdense_i16", "Quantized dense layer with activations of 16 bits", QDENSE, *weighted(products, channel_factors)
 )
 
 

@@ -132,16 +132,15 @@ def as_dense(operator: Operator) -> QDense | None:
         inputs=operator.inputs, outputs=operator.outputs,
         weight=operator.weight.reshape(operator.weight.shape[0], -1), weight_scale=operator.weight_scale,
         bias=operator.bias, low=operator.low, high=operator.high, rounding=operator.rounding,
-        scale_product="double",
     )  # fmt: skip
 
 
 def as_pointwise(operator: Operator) -> QConv2d | None:
     """Return a quantized dense layer on several vectors [1, N, C] as the 1x1 convolution of an image of one column.
 
-    Returns None for any other operator, and if TensorFlow Lite rounds the two differently.
+    Returns None for any other operator, and for the roundings of TensorFlow Lite.
     """
-    if type(operator) is not QDense or (operator.rounding != "onnx" and operator.scale_product == "single"):
+    if type(operator) is not QDense or operator.rounding != "onnx":
         return None
     shape = operator.output.shape
     if len(shape) != 3 or shape[0] != 1 or shape[1] < 2:
