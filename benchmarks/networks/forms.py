@@ -316,13 +316,6 @@ def _windows() -> dict[str, Form]:
         made = net.node("Conv", volume, net.weights(CHANNELS, CHANNELS, 3, 3, 3), net.weights(CHANNELS), pads=[1] * 6)
         return net.node("Reshape", made, net.shape(1, CHANNELS, SIDE, SIDE))
 
-    def scaled_by_inputs(net: Network, x: str) -> str:
-        random = np.random.default_rng(0)
-        integers = net.constant(random.integers(-127, 128, (CHANNELS, CHANNELS, 3, 3)).astype(np.int8))
-        scales = net.constant((random.uniform(0.5, 2, CHANNELS) / 1000).astype(np.float32))
-        weight = net.node("DequantizeLinear", integers, scales, axis=1)
-        return net.node("Conv", x, weight, net.weights(CHANNELS), **same)
-
     def pool_padded(net: Network, x: str) -> str:
         strided = conv(strides=[2, 2], pads=[0, 0, 1, 1])(net, x)
         most = net.node("MaxPool", strided, kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])
@@ -339,7 +332,6 @@ def _windows() -> dict[str, Form]:
             conv(CHANNELS, dilations=[2, 2], pads=[2, 2, 2, 2]), "depthwise Conv", conv(CHANNELS), ELEMENTS * 9,
             ELEMENTS * 9),
         "Conv3D": pair(conv_of_volume, "Conv", conv(), 3 * full, full),
-        "Conv, scales per input channel": pair(scaled_by_inputs, "Conv", conv(), full, full),
         "dilated Conv": pair(conv(dilations=[2, 2], pads=[2, 2, 2, 2]), "Conv", conv(), full, full),
         "grouped ConvTranspose": pair(
             transposed(4), "ConvTranspose", transposed(1), full // 4, full, tail=False),
