@@ -22,9 +22,9 @@ typedef struct {
     tvm_ext_lstm_factor update;                     /* from input gate times cell gate to units of the cell */
     tvm_ext_lstm_factor output;                     /* from output gate times tanh(cell) to units of the output */
     int32_t zero_point;                             /* of the output */
-    int32_t cell_scale; /* 3 times a power of two: units of the cell to steps of 2^-12 / 3 */
-    int32_t cell_shift; /* and this power of two by which they are divided, rounded */
-    int32_t clip; /* bound of the cell; 0 for none */
+    int32_t cell_left;  /* units of the cell times 3 * 2^cell_left, */
+    int32_t cell_right; /* divided by 2^cell_right and rounded, are steps of 2^-12 / 3 */
+    int32_t clip;       /* bound of the cell; 0 for none */
 } tvm_ext_lstm_layer;
 
 /* value times a factor, as tvm_ext_requantize_tflite. |value| is at most 2^30, which leaves room for fewer
@@ -73,8 +73,8 @@ TVM_EXT_INLINE int32_t tvm_ext_lstm_tanh(int32_t scaled, const uint16_t *table)
 /* tanh of the cell */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_cell_tanh(const tvm_ext_lstm_layer *layer, int32_t cell, const uint16_t *table)
 {
-    const int32_t half = layer->cell_shift > 0 ? 1 << (layer->cell_shift - 1) : 0;
-    return tvm_ext_lstm_tanh(((cell * layer->cell_scale) + half) >> layer->cell_shift, table);
+    const int32_t half = layer->cell_right > 0 ? 1 << (layer->cell_right - 1) : 0;
+    return tvm_ext_lstm_tanh(((cell * (3 << layer->cell_left)) + half) >> layer->cell_right, table);
 }
 
 /* Sum of gate g of unit u before its activation, in units of 2^-12. */

@@ -7,7 +7,7 @@ tvm_ext_qlstm.h computes gates, cell and output with TensorFlow Lite's two round
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from tvm_ext.core.alignment import aligned
 
 LAYER = "tvm_ext_lstm_layer"
 INCLUDES = ("tvm_ext_qlstm.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
-UNIT_INSTRUCTIONS = 260
-"""Modelled instructions of a unit in one step, besides the sums of its gates."""
 MOST_SUM = 1 << 30
 _GATE_POWER = 12
 _INPUT, _FORGET, _CELL, _OUTPUT = range(LSTM_GATES)
@@ -92,8 +90,8 @@ def _step(operator: QLstm, hidden: Array, cell: Array, row: Array) -> tuple[Arra
     following = _saturated(_saturated(kept) + _saturated(added))
     if operator.clip:
         following = np.clip(following, -operator.clip, operator.clip)
-    scale, shift = _cell_steps(operator)
-    steps = (following * scale + ((1 << shift) >> 1)) >> shift
+    left, right = _cell_shifts(operator)
+    steps = (following * (3 << left) + ((1 << right) >> 1)) >> right
     let_out = multiply(_tanh(operator, steps) * _sigmoid(operator, gates[_OUTPUT]), *output)
     result = np.clip(let_out + operator.zero_points[1], -128, 127)
     return result.astype(np.int8), following.astype(np.int16)
@@ -123,13 +121,35 @@ def _tanh(operator: QLstm, steps: Array) -> Array:
     return np.where(steps >= 0, line - (1 << 23) + (1 << 7), (1 << 23) - line + (1 << 7) - 1) >> 8
 
 
-def _cell_steps(operator: QLstm) -> tuple[int, int]:
-    """Factor and shift that bring units of the cell to steps of 2^-12 / 3."""
+def _cell_shifts(operator: QLstm) -> tuple[int, int]:
+    """Shifts to the left and to the right that bring 3 times the units of the cell to steps of 2^-12 / 3."""
     power = operator.cell_power + _GATE_POWER
-    return 3 << max(power, 0), max(-power, 0)
+    return max(power, 0), max(-power, 0)
 
 
-def implement(operator: QLstm, target: Target, stored: StoredRows) -> Implementation:
+@dataclass(frozen=True, kw_only=True)
+class LstmGates:
+    """Kernels whose steps compute gates, cell and output by one C function, with the parameters of `tvm_ext_lstm_step`.
+
+    lanes: units that it computes at a time. instructions: modelled, of these units in one step, without the sums of
+    their gates. read_after: bytes after the sums that it may read.
+    """
+
+    kernel: str
+    function: str
+    includes: tuple[str, ...] = ()
+    lanes: int = 1
+    instructions: int
+    read_after: int = 0
+
+    def implement(self, operator: QLstm, target: Target, stored: StoredRows) -> Implementation:
+        return _implement(operator, target, self)
+
+
+PORTABLE = LstmGates(kernel="qlstm", function="tvm_ext_lstm_step", instructions=260)
+
+
+def _implement(operator: QLstm, target: Target, gates: LstmGates) -> Implementation:
     parts = [
         StepPart.of(layer, target, prefix) for layer, prefix in zip(_layers(operator), ("input", "hidden"), strict=True)
     ]
@@ -138,13 +158,14 @@ def implement(operator: QLstm, target: Target, stored: StoredRows) -> Implementa
     runs = steps * batch
     sums_bytes = 2 * aligned(4 * LSTM_GATES * units)
     return Implementation(
-        kernel="qlstm",
-        function=_function(operator, parts, sums_bytes),
+        kernel=gates.kernel,
+        function=_function(operator, parts, sums_bytes, gates),
         reference=lambda inputs: reference(operator, inputs),
         constants=(*(constant for part in parts for constant in part.constants()), ("table", operator.table)),
-        scratch_bytes=sums_bytes + max(part.made.scratch_bytes for part in parts),
+        scratch_bytes=sums_bytes + max(gates.read_after, *(part.made.scratch_bytes for part in parts)),
         macs=runs * LSTM_GATES * units * (channels + units),
-        instructions=runs * (sum(part.made.instructions for part in parts) + units * UNIT_INSTRUCTIONS),
+        instructions=runs
+        * (sum(part.made.instructions for part in parts) + -(-units // gates.lanes) * gates.instructions),
         passes=Passes(constants=runs, input=1.0, scratch=2.0 * runs),
         accumulation="exact",
         next_states=((0, 0), (1, 1)),
@@ -152,7 +173,7 @@ def implement(operator: QLstm, target: Target, stored: StoredRows) -> Implementa
     )
 
 
-def _function(operator: QLstm, parts: list[StepPart], sums_bytes: int) -> CFunction:
+def _function(operator: QLstm, parts: list[StepPart], sums_bytes: int, gates: LstmGates) -> CFunction:
     """The loop over time, and over the sequences of a batch."""
     steps, batch, channels = operator.inputs[2].shape
     units = operator.inputs[0].shape[1]
@@ -169,7 +190,7 @@ def _function(operator: QLstm, parts: list[StepPart], sums_bytes: int) -> CFunct
         f"int8_t *const h = {f'&next_hidden{state}' if state else 'next_hidden'};",
         of_input.call([f"&input[{sequence} * {channels}]"], "sums", inner),
         of_hidden.call(["h"], f"&sums[{sums_bytes // 8}]", inner),
-        f"tvm_ext_lstm_step(&$_layer, sums, &sums[{sums_bytes // 8}], "
+        f"{gates.function}(&$_layer, sums, &sums[{sums_bytes // 8}], "
         f"{f'&next_cell{state}' if state else 'next_cell'}, h, table);",
         f"memcpy(&output[{sequence} * {units}], h, {units});",
     ]
@@ -187,28 +208,28 @@ def _function(operator: QLstm, parts: list[StepPart], sums_bytes: int) -> CFunct
         ),
         body="\n".join(body),
         helpers="\n".join([*(part.definition() for part in parts), _shapes(operator)]),
-        includes=tuple(dict.fromkeys([*includes, *INCLUDES])),
+        includes=tuple(dict.fromkeys([*includes, *gates.includes, *INCLUDES])),
     )  # fmt: skip
 
 
 def _shapes(operator: QLstm) -> str:
     """Definition of `$_layer`, a `tvm_ext_lstm_layer`."""
     factors = [f"{{{mantissa}, {shift}}}" for mantissa, shift in operator.factors]
-    scale, shift = _cell_steps(operator)
+    left, right = _cell_shifts(operator)
     members: dict[str, Value] = {
         "units": operator.inputs[0].shape[1],
         "input": f"{{{', '.join(factors[:LSTM_GATES])}}}",
         "hidden": f"{{{', '.join(factors[LSTM_GATES : 2 * LSTM_GATES])}}}",
         **dict(zip(("forget", "update", "output"), factors[2 * LSTM_GATES :], strict=True)),
-        "zero_point": operator.zero_points[1], "cell_scale": scale, "cell_shift": shift, "clip": operator.clip,
+        "zero_point": operator.zero_points[1], "cell_left": left, "cell_right": right, "clip": operator.clip,
     }  # fmt: skip
     return shapes(LAYER, members)
 
 
 KERNEL = Kernel(
-    name="qlstm",
+    name=PORTABLE.kernel,
     title="Quantized LSTM of TensorFlow Lite: a loop over the steps that calls kernels of dense layers",
     operator=QLstm,
-    implement=implement,
+    implement=PORTABLE.implement,
     constraints=(sums_leave_room, sums_have_a_kernel),
 )

@@ -217,7 +217,7 @@ def _entry(x: float) -> int:
     return round(65536 * (value + bend / (24 * 24 * 16)))
 
 
-_TABLE = np.array([*(_entry(index / 24) for index in range(255)), 65535], np.uint16)
+TABLE = np.array([*(_entry(index / 24) for index in range(255)), 65535], np.uint16)
 
 
 class IntegerCell:
@@ -235,7 +235,7 @@ class IntegerCell:
     ) -> None:
         self._tensors = tensors
         self._matrices, self._biases = matrices, biases
-        self.given = [constant(array) for array in (*matrices, *biases, _TABLE)]
+        self.given = [constant(array) for array in (*matrices, *biases, TABLE)]
         scale = _scale(tensors[_CELL])
         self._cell_scale, self._power = scale, frexp(scale)[1] - 1
         self._clip = int(min(max(clip / scale, -32768.0), 32767.0)) if clip > 0 else 0
