@@ -147,19 +147,18 @@ def _factor(factor: tuple[int, int]) -> dict[str, Value]:
     return {"multiplier": factor[0], "shift": factor[1]}
 
 
-KERNELS = (
-    Kernel(
-        name="qsvdf_features",
-        title="Features of an SVDF of TensorFlow Lite on integers, by the kernel of a dense layer",
-        operator=QSvdfFeatures,
-        implement=implement_features,
-        constraints=(is_centered, sums_leave_room, sums_have_a_kernel),
-    ),
-    Kernel(
-        name="qsvdf_sum",
-        title="Weighted sums over time of an SVDF of TensorFlow Lite on integers",
-        operator=QSvdfSum,
-        implement=implement_sum,
-        constraints=(factor_is_below_half,),
-    ),
+FEATURES = Kernel(
+    name="qsvdf_features",
+    title="Features of an SVDF of TensorFlow Lite on integers, by the kernel of a dense layer",
+    operator=QSvdfFeatures,
+    implement=implement_features,
+    constraints=(is_centered, sums_leave_room, sums_have_a_kernel),
 )
+SUM = Kernel(
+    name="qsvdf_sum",
+    title="Weighted sums over time of an SVDF of TensorFlow Lite on integers",
+    operator=QSvdfSum,
+    implement=implement_sum,
+    constraints=(factor_is_below_half,),
+)
+KERNELS = (FEATURES, SUM)
