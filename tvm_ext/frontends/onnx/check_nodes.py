@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -295,14 +296,27 @@ def inferred_types(
     except _INFERENCE_ERRORS as error:
         if not _is_standard(model):
             return {}
-        text = " ".join(str(error).split()).removeprefix("[ShapeInferenceError] ")[:400]
+        place, reason = _place_and_reason(str(error))
         raise BadModel(
-            f"{path}: ONNX's type and shape inference refuses it: {text}{_shape_hint(model, shapes)}."
+            f"{path}: types or shapes do not fit together{place} (ONNX's inference: {reason})"
+            f"{_shape_hint(model, shapes)}."
         ) from None
     return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}
 
 
 _INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, ValueError, RuntimeError)
+_INFERENCE_ERROR = re.compile(r"\(op_type:(\w+)(?:, node name: ([^)]*))?\): (?:\[\w+\] )?(.*?)(?=$|\(op_type:)")
+"""An error of one node in the text of ONNX: operator, node, reason."""
+
+
+def _place_and_reason(text: str) -> tuple[str, str]:
+    """Return ` at <operator> <node>` of the first error of ONNX's inference, if it names one, and its reason."""
+    text = " ".join(text.split()).removeprefix("[ShapeInferenceError] ")
+    found = _INFERENCE_ERROR.search(text)
+    if found is None:
+        return "", text[:400].rstrip(".")
+    operator, node, reason = found.groups()
+    return f" at {operator} {node or 'without a name'}", reason[:400].rstrip(". ")
 
 
 def _inferred(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], *, data_prop: bool) -> onnx.GraphProto:
