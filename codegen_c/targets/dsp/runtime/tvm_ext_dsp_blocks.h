@@ -105,21 +105,6 @@
     "ldmia r1!, {r4, r5, r6}\n\t" TVM_EXT_DSP_BEGIN_3("r10", "r11", "lr", "r0")                                       \
     "sxtb16 r0, r0\n\t" TVM_EXT_DSP_BEGIN_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_3X2_JOINED_CELL("r3")
 
-#define TVM_EXT_DSP_BLOCKS_FUNCTION(NAME, TEXT)                                                                       \
-    TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,                    \
-                                 const uint32_t *cells, int32_t units, int32_t pairs, int32_t rounding)               \
-    {                                                                                                                 \
-        register uint8_t *const *r0 __asm__("r0") = output;                                                           \
-        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
-        register const int8_t *r2 __asm__("r2") = weights;                                                            \
-        register int32_t r3 __asm__("r3") = units;                                                                    \
-        register int32_t r4 __asm__("r4") = rounding;                                                                 \
-        register int32_t r12 __asm__("r12") = pairs;                                                                  \
-        __asm__ volatile(TEXT                                                                                         \
-                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r4), "+r"(r12)                                \
-                         :                                                                                            \
-                         : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
-    }
 #define TVM_EXT_DSP_BLOCKS_TEXT(FIRST, UNIT, UNIT_BYTES, OTHER_BYTES, FINISH)                                         \
     "push {r7, r11}\n\t"                                                                                              \
     "ldmia r0, {r8, r9, r10}\n\t"                                                                                     \

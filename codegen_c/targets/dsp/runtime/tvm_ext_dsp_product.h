@@ -142,6 +142,25 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
     "bne 1b\n\t"
 #define TVM_EXT_DSP_LEAVE "pop {r0, r3, r7, r11}\n\t"
 
+/* Defines a function for all channels of some pixels. TEXT finds the addresses of elements in r0, cells in r1, weights
+ * in r2, units in r3, the rounding in r4 and the number of blocks of channels in r12. r7 and r11 may be frame pointers,
+ * so it saves them itself. */
+#define TVM_EXT_DSP_BLOCKS_FUNCTION(NAME, TEXT)                                                                       \
+    TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,                    \
+                                 const uint32_t *cells, int32_t units, int32_t blocks, int32_t rounding)               \
+    {                                                                                                                 \
+        register uint8_t *const *r0 __asm__("r0") = output;                                                           \
+        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
+        register const int8_t *r2 __asm__("r2") = weights;                                                            \
+        register int32_t r3 __asm__("r3") = units;                                                                    \
+        register int32_t r4 __asm__("r4") = rounding;                                                                 \
+        register int32_t r12 __asm__("r12") = blocks;                                                                  \
+        __asm__ volatile(TEXT                                                                                         \
+                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r4), "+r"(r12)                                \
+                         :                                                                                            \
+                         : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
+    }
+
 #define TVM_EXT_DSP_SMLAD(SUM, A, B) "smlad " SUM ", " A ", " B ", " SUM "\n\t"
 #define TVM_EXT_DSP_SMLAD_3(SUM0, SUM1, SUM2, W)                                                                      \
     TVM_EXT_DSP_SMLAD(SUM0, "r4", W) TVM_EXT_DSP_SMLAD(SUM1, "r5", W) TVM_EXT_DSP_SMLAD(SUM2, "r6", W)

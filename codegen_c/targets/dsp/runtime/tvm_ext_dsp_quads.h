@@ -102,61 +102,48 @@
 /* On the stack: two addresses of elements, the rounding, cells less what the first iteration leaves out, the bytes of
  * weights that it leaves out, the entry into the loop, the end of the cells, the end of all weights. OTHER_BYTES: of
  * initial sums and factors of four channels. */
-#define TVM_EXT_DSP_QUADS(NAME, OTHER_BYTES, FINISH)                                                                  \
-    TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_QUAD_PIXELS], const int8_t *weights,               \
-                                 const uint32_t *cells, int32_t units, int32_t fours, int32_t rounding)               \
-    {                                                                                                                 \
-        register uint8_t *const *r0 __asm__("r0") = output;                                                           \
-        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
-        register const int8_t *r2 __asm__("r2") = weights;                                                            \
-        register int32_t r3 __asm__("r3") = units;                                                                    \
-        register int32_t r4 __asm__("r4") = rounding;                                                                 \
-        register int32_t r12 __asm__("r12") = fours;                                                                  \
-        __asm__ volatile("push {r7, r11}\n\t"                                                                         \
-                         "ldrd r8, r9, [r0]\n\t"                                                                      \
-                         "lsl r5, r3, #4\n\t"                                                                         \
-                         "add r6, r5, #" OTHER_BYTES "\n\t"                                                           \
-                         "mla r6, r12, r6, r2\n\t"                                                                    \
-                         "add r5, r5, r1\n\t"                                                                         \
-                         "rsb r7, r3, #0\n\t"                                                                         \
-                         "and r7, r7, #7\n\t"                                                                         \
-                         "movs r0, #" TVM_EXT_DSP_QUAD_UNIT_BYTES "\n\t"                                              \
-                         "adr r12, 2f\n\t"                                                                            \
-                         "mla r0, r7, r0, r12\n\t"                                                                    \
-                         "orr r0, r0, #1\n\t"                                                                         \
-                         "lsl r7, r7, #4\n\t"                                                                         \
-                         "sub r1, r1, r7\n\t"                                                                         \
-                         "push {r0, r5, r6}\n\t"                                                                      \
-                         "push {r1, r7}\n\t"                                                                          \
-                         "push {r4}\n\t"                                                                              \
-                         "push {r8, r9}\n"                                                                            \
-                         "1:\n\t"                                                                                     \
-                         "ldmia r2!, {r7, r8, r9, r10}\n\t"                                                           \
-                         "ldrd r1, r0, [sp, #12]\n\t"                                                                 \
-                         "mov r11, r7\n\t"                                                                            \
-                         "mov r12, r8\n\t"                                                                            \
-                         "mov lr, r9\n\t"                                                                             \
-                         "mov r6, r10\n\t"                                                                            \
-                         "sub r2, r2, r0\n\t"                                                                         \
-                         "ldr pc, [sp, #20]\n\t"                                                                      \
-                         ".balign 4\n"                                                                                \
-                         "2:\n\t" TVM_EXT_DSP_QUAD_UNIT(0) TVM_EXT_DSP_QUAD_UNIT(1) TVM_EXT_DSP_QUAD_UNIT(2)          \
-                         TVM_EXT_DSP_QUAD_UNIT(3) TVM_EXT_DSP_QUAD_UNIT(4) TVM_EXT_DSP_QUAD_UNIT(5)                   \
-                         TVM_EXT_DSP_QUAD_UNIT(6) TVM_EXT_DSP_QUAD_UNIT(7)                                            \
-                         TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_QUAD_UNIT_BYTES) "ldr r0, [sp, #24]\n\t"            \
-                         "adds r1, #128\n\t"                                                                          \
-                         "adds r2, #128\n\t"                                                                          \
-                         "cmp r1, r0\n\t"                                                                             \
-                         "bne 2b\n\t" FINISH                                                                          \
-                         "ldr r0, [sp, #28]\n\t"                                                                      \
-                         "cmp r2, r0\n\t"                                                                             \
-                         "bne 1b\n\t"                                                                                 \
-                         "add sp, sp, #32\n\t"                                                                        \
-                         "pop {r7, r11}\n\t"                                                                          \
-                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r4), "+r"(r12)                                \
-                         :                                                                                            \
-                         : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
-    }
+#define TVM_EXT_DSP_QUADS(NAME, OTHER_BYTES, FINISH) TVM_EXT_DSP_BLOCKS_FUNCTION(NAME, \
+    "push {r7, r11}\n\t" \
+    "ldrd r8, r9, [r0]\n\t" \
+    "lsl r5, r3, #4\n\t" \
+    "add r6, r5, #" OTHER_BYTES "\n\t" \
+    "mla r6, r12, r6, r2\n\t" \
+    "add r5, r5, r1\n\t" \
+    "rsb r7, r3, #0\n\t" \
+    "and r7, r7, #7\n\t" \
+    "movs r0, #" TVM_EXT_DSP_QUAD_UNIT_BYTES "\n\t" \
+    "adr r12, 2f\n\t" \
+    "mla r0, r7, r0, r12\n\t" \
+    "orr r0, r0, #1\n\t" \
+    "lsl r7, r7, #4\n\t" \
+    "sub r1, r1, r7\n\t" \
+    "push {r0, r5, r6}\n\t" \
+    "push {r1, r7}\n\t" \
+    "push {r4}\n\t" \
+    "push {r8, r9}\n" \
+    "1:\n\t" \
+    "ldmia r2!, {r7, r8, r9, r10}\n\t" \
+    "ldrd r1, r0, [sp, #12]\n\t" \
+    "mov r11, r7\n\t" \
+    "mov r12, r8\n\t" \
+    "mov lr, r9\n\t" \
+    "mov r6, r10\n\t" \
+    "sub r2, r2, r0\n\t" \
+    "ldr pc, [sp, #20]\n\t" \
+    ".balign 4\n" \
+    "2:\n\t" TVM_EXT_DSP_QUAD_UNIT(0) TVM_EXT_DSP_QUAD_UNIT(1) TVM_EXT_DSP_QUAD_UNIT(2) \
+    TVM_EXT_DSP_QUAD_UNIT(3) TVM_EXT_DSP_QUAD_UNIT(4) TVM_EXT_DSP_QUAD_UNIT(5) \
+    TVM_EXT_DSP_QUAD_UNIT(6) TVM_EXT_DSP_QUAD_UNIT(7) \
+    TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_QUAD_UNIT_BYTES) "ldr r0, [sp, #24]\n\t" \
+    "adds r1, #128\n\t" \
+    "adds r2, #128\n\t" \
+    "cmp r1, r0\n\t" \
+    "bne 2b\n\t" FINISH \
+    "ldr r0, [sp, #28]\n\t" \
+    "cmp r2, r0\n\t" \
+    "bne 1b\n\t" \
+    "add sp, sp, #32\n\t" \
+    "pop {r7, r11}\n\t")
 
 TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_4, "48", TVM_EXT_DSP_QUAD_FINISH_ONCE("ssat", "4", "12"))
 TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_8, "48", TVM_EXT_DSP_QUAD_FINISH_ONCE("ssat", "8", "16"))
