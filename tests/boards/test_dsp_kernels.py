@@ -47,6 +47,7 @@ from tests.kernels.test_qconv2d_dsp import (
 from tests.kernels.test_qdense import dense_layers
 from tests.kernels.test_qdense_dsp import VECTORS, VECTORS_TWICE
 from tests.kernels.test_qdepthwise_dsp import STRIPS, STRIPS_TWICE, strips
+from tests.kernels.test_qwinograd_dsp import FOURS
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.board import run_qemu
@@ -163,6 +164,15 @@ def test_two_pixels_by_four_channels(cortex_m4: Platform, shift: int, monkeypatc
     assert all(f"tvm_ext_dsp_quads_{kind}(" in code for kind in (f"s8_{shift}", f"u8_{shift}", "s8_twice_signed"))
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(layers)]
     outputs = run_on_board(cortex_m4, layers, calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+def test_two_tiles_by_four_channels(cortex_m4: Platform) -> None:
+    layers = [layer for layer in FOURS if layer.rounding != "litert"]
+    calls = [winograd_dsp.QWINOGRAD.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(layers)]
+    outputs = run_on_board(cortex_m4, list(layers), calls, inputs)
     for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 

@@ -24,6 +24,7 @@ HEAD = r"""
 #include "tvm_ext_dsp_single.h"
 #include "tvm_ext_dsp_strip.h"
 #include "tvm_ext_dsp_strip3.h"
+#include "tvm_ext_dsp_winograd_fours.h"
 #include "tvm_ext_dsp_winograd_product.h"
 
 TVM_EXT_DSP_DEFINE_STRIP3(strip3, 8, 2, 26, 6, 1, s8, 4)
@@ -85,6 +86,9 @@ def source() -> str:
     end = "&words[512 + 8 * (units + 1)]"
     calls["winograd"] = f"tvm_ext_dsp_winograd_3x2((uint32_t *)sums, words, &words[512], units + 1, {end})"
     calls["outputs"] = "tvm_ext_dsp_winograd_outputs((uint32_t *)sums, words, 5u + (uint32_t)units)"
+    end = "&words[512 + 16 * (units + 1)]"
+    calls["fours"] = f"tvm_ext_dsp_winograd_2x4((uint32_t *)sums, words, &words[512], units + 1, {end})"
+    calls["outputs_of_fours"] = "tvm_ext_dsp_winograd_outputs_of_fours((uint32_t *)sums, words, 5u + (uint32_t)units)"
     functions = [f"APART {name}(int32_t units)\n{{\n    {call};\n}}\n" for name, call in calls.items()]
     shown = [f'        fill(units);\n        {name}(units);\n        show("{name}");\n' for name in calls]
     main = f"int main(void)\n{{\n    for (int32_t units = 1; units < 20; ++units) {{\n{''.join(shown)}    }}\n}}\n"
@@ -104,7 +108,7 @@ def printed(folder: Path, *flags: str) -> list[str]:
 @pytest.mark.parametrize("flags", [("-O3",), ("-O3", "-march=native"), ("-O2", "-ftree-vectorize", "-march=native")])
 def test_vectors_give_the_same_sums(flags: tuple[str, ...], tmp_path: Path) -> None:
     found, expected = printed(tmp_path, *flags), printed(tmp_path, "-O0")
-    assert len(expected) == 19 * 23 and len(set(expected)) > 19 * 15
+    assert len(expected) == 19 * 25 and len(set(expected)) > 19 * 15
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
 
 

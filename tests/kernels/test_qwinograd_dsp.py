@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.winograd import transformed
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
-from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.dsp import CORTEX_M4, CORTEX_M7, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import call_rows, compile_kernels, run_kernel, run_ring, smallest_rings
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import TILED, convolutions
@@ -57,6 +57,35 @@ def layer(
     )  # fmt: skip
 
 
+def of_fours(channels: int, depth: int, size: int, *, dtype: str = "int8", rounding: str = "onnx") -> QConv2d:
+    """A layer of random weights."""
+    weight = np.random.default_rng(depth + size).integers(-128, 128, (channels, 3, 3, depth)).astype(np.int8)
+    return layer(weight, size, dtype=dtype, zero_point=3 if dtype == "int8" else 130, rounding=rounding)
+
+
+FOURS = [
+    of_fours(4, 16, 5), of_fours(8, 32, 4, dtype="uint8"), of_fours(12, 48, 3, rounding="tflite"),
+    of_fours(4, 64, 2, dtype="uint8"), of_fours(16, 16, 6, rounding="litert"),
+]  # fmt: skip
+"""Layers that are computed by two tiles and four channels: 9, 4, 4, 1 and 9 tiles; one to four rounds of the loop."""
+
+
+def is_by_fours(operator: QConv2d) -> bool:
+    return "by_fours" in KERNEL.implement(operator, CORTEX_M4, StoredRows()).function.helpers
+
+
+def test_two_tiles_by_four_channels() -> None:
+    assert all(map(is_by_fours, FOURS))
+    inputs = [[elements(operator.inputs[0], 3)] for operator in FOURS]
+    assert_c_equals_reference(list(FOURS), inputs, for_cortex_m4(KERNEL))
+
+
+def test_three_tiles_where_loops_of_two_are_not_whole() -> None:
+    assert not is_by_fours(of_fours(6, 16, 5)) and not is_by_fours(of_fours(8, 24, 5))
+    dual = KERNEL.implement(FOURS[0], CORTEX_M7, StoredRows()).function.helpers
+    assert "by_fours" not in dual and "is_dual_issue" in dual
+
+
 def test_extremes_keep_their_bits() -> None:
     """Transformed inputs and weights as large as they can be, of either sign, and zero points at the ends."""
     signs = np.where(np.indices((4, 3, 3, 8)).sum(axis=0) % 2, 127, -128)
@@ -70,6 +99,13 @@ def test_extremes_keep_their_bits() -> None:
         )
     ]
     assert_ends_keep_their_bits(KERNEL, layers)
+    signs = np.where(np.indices((4, 3, 3, 16)).sum(axis=0) % 2, 127, -128)
+    by_fours = [
+        layer(np.full((4, 3, 3, 16), weight).astype(np.int8), zero_point=zero_point)
+        for weight, zero_point in ((-128, 127), (signs, -128))
+    ]
+    assert all(map(is_by_fours, by_fours))
+    assert_ends_keep_their_bits(KERNEL, by_fours)
 
 
 def assert_ends_keep_their_bits(kernel: Kernel, layers: list[QConv2d]) -> None:
@@ -112,6 +148,7 @@ def assert_rows_come_from_a_ring(kernel: Kernel, operator: QConv2d) -> None:
 def test_several_rows_at_once_from_a_ring() -> None:
     weight = np.random.default_rng(9).integers(-128, 128, (3, 3, 3, 4)).astype(np.int8)
     assert_rows_come_from_a_ring(KERNEL, layer(weight, 9))
+    assert_rows_come_from_a_ring(KERNEL, of_fours(4, 16, 9))
 
 
 def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:

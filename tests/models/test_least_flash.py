@@ -37,8 +37,8 @@ class Convolution:
 
     @property
     def grown(self) -> int:
-        """Bytes that Winograd's weights take more than the direct kernel's, with a multiplier of each channel."""
-        return 16 * 16 * (2 * self.places - self.window[0] * self.window[1]) - 4 * 16
+        """Bytes that Winograd's weights take more than the direct kernel's, with two factors of each channel."""
+        return 16 * 16 * (2 * self.places - self.window[0] * self.window[1]) - 8 * 16
 
 
 @pytest.fixture(scope="module", params=[((3, 3), 16, "qwinograd_dsp"), ((5, 5), 30, "qline_dsp")], ids=["3x3", "5x5"])

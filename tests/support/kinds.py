@@ -97,8 +97,8 @@ KINDS: dict[str, Kind] = {
     "int8_dsp": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
     "tiles_dsp": Kind(
         source=lambda folder: saved(quantized(_tiles()), folder, "net"),
-        platform=Platform.load("cortex_m7"),
-        options=DEFAULT,
+        platform=Platform.load("cortex_m4"),
+        options=replace(DEFAULT, optimize="speed"),
     ),
     "int8_helium": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m55"), options=DEFAULT),
     "stream": Kind(

@@ -18,6 +18,7 @@
 #include <stddef.h>
 
 #include "tvm_ext_dsp_requantize.h"
+#include "tvm_ext_dsp_winograd_fours.h"
 #include "tvm_ext_dsp_winograd_patch.h"
 #include "tvm_ext_dsp_winograd_product.h"
 #include "tvm_ext_kernels.h"
@@ -30,6 +31,7 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool is_dual_issue; /* of the core: two instructions start in a cycle */
+    bool by_fours;      /* two tiles by four channels at a time, in running sums; otherwise three by two */
     tvm_ext_dsp_requantize requantize; /* of four times the sums, or of the sums if it rounds twice */
 } tvm_ext_dsp_winograd_layer;
 
@@ -41,19 +43,32 @@ typedef struct {
     int32_t right; /* elements from the left to the right column */
 } tvm_ext_dsp_tile;
 
-/* Computes all channels of three tiles. It is a function of its own so that it has all registers; called directly. */
+/* Computes all channels of up to three tiles. It is a function of its own so that it has all registers; called
+ * directly. */
 typedef void tvm_ext_dsp_winograd_tiles(const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES],
                                         const uint32_t *restrict weights, const int32_t *restrict bias,
                                         const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                         uint32_t *restrict places);
 
-/* Transforms one of three tiles from four rows of four adjacent pixels; also a function of its own. */
+/* Transforms one of these tiles from four rows of four adjacent pixels; also a function of its own. */
 typedef void tvm_ext_dsp_winograd_input(uint32_t *restrict places, const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS]);
 
-/* Returns the words of the inputs of one position: pairs of channels of three tiles. */
+/* Returns the tiles that are computed at a time. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_winograd_lanes(const tvm_ext_dsp_winograd_layer *layer)
+{
+    return layer->by_fours ? TVM_EXT_DSP_FOURS_TILES : TVM_EXT_DSP_TILES;
+}
+
+/* Returns the output channels that are computed at a time. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_winograd_width(const tvm_ext_dsp_winograd_layer *layer)
+{
+    return layer->by_fours ? TVM_EXT_DSP_FOURS_CHANNELS : 2;
+}
+
+/* Returns the words of the inputs of one position: pairs of channels of the tiles. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_place_words(const tvm_ext_dsp_winograd_layer *layer)
 {
-    return TVM_EXT_DSP_TILES * layer->input.channels / 2;
+    return tvm_ext_dsp_winograd_lanes(layer) * layer->input.channels / 2;
 }
 
 /* Computes a row of a transformed tile for a pair of channels: row i of B^T d from four columns, times B. */
@@ -62,9 +77,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_row(const tvm_ext_dsp_winograd_layer *l
 {
     const int32_t words = tvm_ext_dsp_place_words(layer);
     uint32_t *const row = &places[4 * i * words];
-    row[0] = tvm_ext_dsp_subtract_pair(c0, c2);
-    row[words] = tvm_ext_dsp_add_pair(c1, c2);
-    row[2 * words] = tvm_ext_dsp_subtract_pair(c2, c1);
+    row[(layer->by_fours ? 1 : 0) * words] = tvm_ext_dsp_subtract_pair(c0, c2);
+    row[(layer->by_fours ? 2 : 1) * words] = tvm_ext_dsp_add_pair(c1, c2);
+    row[(layer->by_fours ? 0 : 2) * words] = tvm_ext_dsp_subtract_pair(c2, c1);
     row[3 * words] = tvm_ext_dsp_subtract_pair(c1, c3);
 }
 
@@ -111,8 +126,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_transform(const tvm_ext_dsp_winograd_la
     const uint8_t *const end = &x0[layer->input.channels];
     for (; x0 < end; x0 += 4, x1 += 4, x2 += 4, x3 += 4) {
         tvm_ext_dsp_winograd_tile(layer, places, x0, x1, x2, x3, false);
-        tvm_ext_dsp_winograd_tile(layer, &places[TVM_EXT_DSP_TILES], x0, x1, x2, x3, true);
-        places += 2 * TVM_EXT_DSP_TILES;
+        tvm_ext_dsp_winograd_tile(layer, &places[tvm_ext_dsp_winograd_lanes(layer)], x0, x1, x2, x3, true);
+        places += 2 * tvm_ext_dsp_winograd_lanes(layer);
     }
 }
 
@@ -130,7 +145,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_output(const tvm_ext_dsp_winograd_layer
                                                 int32_t k)
 {
     uint32_t fourfold[4];
-    tvm_ext_dsp_winograd_outputs(fourfold, sums, (uint32_t)bias);
+    if (layer->by_fours) {
+        tvm_ext_dsp_winograd_outputs_of_fours(fourfold, sums, (uint32_t)bias);
+    } else {
+        tvm_ext_dsp_winograd_outputs(fourfold, sums, (uint32_t)bias);
+    }
     uint8_t *const top = &tile->top[k]; /* local copies, because compilers assume that stores change the members */
     uint8_t *const bottom = &tile->bottom[k];
     const int32_t right = layer->output.columns % 2 == 0 ? layer->output.pitch : tile->right;
@@ -149,17 +168,24 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
                                                  uint32_t *restrict places)
 {
     const int32_t pairs = layer->input.channels / 2;
+    const int32_t lanes = tvm_ext_dsp_winograd_lanes(layer);
+    const int32_t width = tvm_ext_dsp_winograd_width(layer);
     uint32_t *const sums = &places[TVM_EXT_DSP_PLACES * tvm_ext_dsp_place_words(layer)];
-    for (int32_t first = 0; first < layer->output.channels; first += 2) {
-        const uint32_t *const next = &weights[TVM_EXT_DSP_PLACES * pairs * 2];
-        tvm_ext_dsp_winograd_sums(layer->is_dual_issue, sums, places, weights, pairs, next);
+    for (int32_t first = 0; first < layer->output.channels; first += width) {
+        const uint32_t *const next = &weights[TVM_EXT_DSP_PLACES * pairs * width];
+        if (layer->by_fours) {
+            tvm_ext_dsp_winograd_2x4(sums, places, weights, pairs, next);
+        } else {
+            tvm_ext_dsp_winograd_sums(layer->is_dual_issue, sums, places, weights, pairs, next);
+        }
         weights = next;
-        const int32_t end = TVM_EXT_MIN(first + 2, layer->output.channels);
+        const int32_t end = TVM_EXT_MIN(first + width, layer->output.channels);
         for (int32_t k = first; k < end; ++k) {
             const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k);
             const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k);
-            for (int32_t t = TVM_EXT_DSP_TILES - 1; t >= 0; --t) {
-                tvm_ext_dsp_winograd_output(layer, &tiles[t], &sums[((k - first) * TVM_EXT_DSP_TILES) + t], bias[k],
+            const uint32_t *const of_channel = &sums[layer->by_fours ? k - first : (k - first) * lanes];
+            for (int32_t t = lanes - 1; t >= 0; --t) {
+                tvm_ext_dsp_winograd_output(layer, &tiles[t], &of_channel[layer->by_fours ? t * width : t], bias[k],
                                             multiplier, shift, k);
             }
         }
@@ -207,8 +233,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer
 /* Computes output rows [row_begin, row_end) of all images, two at a time. Rows of a ring buffer that later rows of the
  * call would overwrite are skipped.
  *
- * weights: pairs of channels, see tvm_ext_dsp_winograd_product.h. scratch: positions of three tiles, accumulators, then
- * the inputs of one tile. */
+ * weights: pairs of channels, see tvm_ext_dsp_winograd_product.h and tvm_ext_dsp_winograd_fours.h. scratch: positions
+ * of the tiles, accumulators, then the inputs of one tile. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer, tvm_ext_dsp_winograd_input *transform,
                                          tvm_ext_dsp_winograd_tiles *compute, const void *input, void *output,
                                          const uint32_t *restrict weights, const int32_t *restrict bias,
@@ -219,7 +245,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer
     const int32_t end = TVM_EXT_MIN(layer->input.rows, row_end + 2 - layer->window.top); /* end of the rows to read */
     const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
     uint32_t *const places = (uint32_t *)scratch;
-    uint32_t *const patch = &places[TVM_EXT_DSP_PLACES * (tvm_ext_dsp_place_words(layer) + (TVM_EXT_DSP_TILES * 2))];
+    const int32_t lanes = tvm_ext_dsp_winograd_lanes(layer);
+    const int32_t sums = lanes * tvm_ext_dsp_winograd_width(layer); /* of a position */
+    uint32_t *const patch = &places[TVM_EXT_DSP_PLACES * (tvm_ext_dsp_place_words(layer) + sums)];
     const uint8_t *rows[TVM_EXT_DSP_TILE_ROWS];
     tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES];
     int32_t lane = 0;
@@ -238,10 +266,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer
                 tiles[lane].bottom = &bottom[w * made->pitch];
                 tiles[lane].right = w + 1 < made->columns ? made->pitch : 0;
                 ++lane;
-                if (lane < TVM_EXT_DSP_TILES && !is_last) {
+                if (lane < lanes && !is_last) {
                     continue;
                 }
-                for (; lane < TVM_EXT_DSP_TILES; ++lane) {
+                for (; lane < lanes; ++lane) {
                     tiles[lane] = tiles[0];
                 }
                 compute(tiles, weights, bias, multipliers, shifts, places);
