@@ -76,33 +76,47 @@ def test_the_reference_runs_the_step_in_float64() -> None:
         np.testing.assert_allclose(found[time], 2 * state, rtol=1e-13, atol=1e-13)
 
 
-def test_the_noise_covers_errors_that_repeat_in_each_step() -> None:
-    """A gate of 1 - 2.5e-8 is 1 in float32 each time: 4,000 steps differ by 4,000 such errors, of one sign."""
-    count, logit = 4000, 17.5
+def _noise_of_gated_steps(gate: np.ndarray, function: str, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return h, and h * function(gate) ** count from a loop in float64 and its noise."""
     builder = relax.BlockBuilder()
     emit = Emitter(builder)
-    state = relax.Var("h", relax.TensorType((1, SIZE), "float32"))
-    gate = relax.Var("gate", relax.TensorType((1, SIZE), "float32"))
-    with builder.function("main", [state, gate]):
+    params = [relax.Var(name, relax.TensorType((1, SIZE), "float32")) for name in ("h", "gate")]
+    with builder.function("main", params):
         with builder.dataflow():
-            results = builder.emit_output(relax.Tuple([emit.multiply(state, emit.sigmoid(gate))]))
+            factor = builder.emit(getattr(relax.op, function)(params[1]))
+            results = builder.emit_output(relax.Tuple([emit.multiply(params[0], factor)]))
         builder.emit_func_output(results)
     loop = repeat_step(builder.get()["main"], RepeatedStep(count=count, num_states=1))
     builder = relax.BlockBuilder()
     given = [relax.Var(name, relax.TensorType((1, SIZE), "float32")) for name in ("h", "gate")]
     with builder.function("main", given):
         with builder.dataflow():
-            function = builder.add_func(loop.function, "loop")
+            called = builder.add_func(loop.function, "loop")
             arguments = relax.Tuple([*given, *map(relax.const, loop.constants)])
-            output = builder.emit_output(relax.call_tir(function, arguments, [given[0].ty]))
+            output = builder.emit_output(relax.call_tir(called, arguments, [given[0].ty]))
         builder.emit_func_output(output)
-    sample = {"h": np.linspace(0.5, 1, SIZE, dtype=np.float32)[None], "gate": np.full((1, SIZE), logit, np.float32)}
+    sample = {"h": np.linspace(0.5, 1, SIZE, dtype=np.float32)[None], "gate": gate.astype(np.float32)}
     found = run_reference(tvm.ir.save_json(builder.get()), ["y"], [sample], [])
-    exact, noise = found["outputs"][0]["y"], found["noise_outputs"][0]["y"]
-    np.testing.assert_allclose(exact, sample["h"] / (1 + np.exp(-logit)) ** count, rtol=1e-12)
-    drift = np.abs(sample["h"] - exact)
+    return sample["h"], found["outputs"][0]["y"], found["noise_outputs"][0]["y"]
+
+
+def test_the_noise_covers_errors_that_repeat_in_each_step() -> None:
+    """A gate of 1 - 2.5e-8 is 1 in float32 each time: 4,000 steps differ by 4,000 such errors, of one sign."""
+    count, logit = 4000, 17.5
+    state, exact, noise = _noise_of_gated_steps(np.full((1, SIZE), logit), "sigmoid", count)
+    np.testing.assert_allclose(exact, state / (1 + np.exp(-logit)) ** count, rtol=1e-12)
+    drift = np.abs(state - exact)
     assert (drift > 5e-5).all() and (drift < NOISE_FACTOR * noise / 2).all(), "float32 leaves h as it is"
-    assert (noise < 2 * 2.0**-23 * count * sample["h"].max()).all(), "two roundings a step are all there is"
+    assert (noise < 2 * 2.0**-23 * count * state.max()).all(), "two roundings a step are all there is"
+
+
+def test_infinity_has_no_rounding_error_in_a_step() -> None:
+    """A rounding error of -inf would be infinite, and exp(-inf + inf) is not a number."""
+    gate = np.where(np.arange(SIZE) % 2, -np.inf, 0.0)[None]
+    state, exact, noise = _noise_of_gated_steps(gate, "exp", count=3)
+    np.testing.assert_array_equal(exact, np.where(np.isinf(gate), 0, state))
+    np.testing.assert_array_equal(noise > 0, np.isfinite(gate))
+    assert (noise < 1e-6).all()
 
 
 def test_the_loop_says_which_step_it_runs() -> None:

@@ -73,6 +73,23 @@ def small_sigmoid(path: Path) -> Path:
     return _saved(path, nodes, [1, 16], w=RANDOM.standard_normal((16, 8)) * 0.05, b=np.full(8, -13.8))
 
 
+def masked_attention(path: Path) -> Path:
+    """Attention to the last three of six positions: -inf is added to the other scores, in each row."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "queries"], ["q"]),
+        helper.make_node("Transpose", ["x"], ["k"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["p"]),
+        helper.make_node("MatMul", ["p", "x"], ["a"]),
+        helper.make_node("MatMul", ["a", "values"], ["y"]),
+    ]
+    mask = np.where(np.tri(6) - np.tri(6, k=-3) > 0, 0.0, -np.inf)
+    queries, values = random.standard_normal((8, 8)) * 0.2, random.standard_normal((8, 16))
+    return _saved(path, nodes, [1, 6, 8], queries=queries, mask=mask, values=values)
+
+
 def _scaled(size: int, factor: float) -> Callable[[Compiled], Compiled]:
     """The C gets a constant of that size scaled; the references keep theirs."""
 
@@ -116,7 +133,16 @@ def test_weights_of_a_layer_that_are_wrong_by_a_fifth_are_found(
     assert not (tmp_path / "package").exists()
 
 
-@pytest.mark.parametrize("make", [boxes_and_scores, hidden_behind_saturation])
+def test_a_weight_behind_a_mask_of_minus_infinity_that_is_wrong_by_a_hundredth_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = masked_attention(tmp_path / "model.onnx")
+    _compile_wrongly(monkeypatch, _scaled(128, 1.01))
+    with pytest.raises(VerificationFailed, match="differs from onnxruntime by"):
+        tvm_ext.build(path, "host", tmp_path / "package", HOST_ONLY)
+
+
+@pytest.mark.parametrize("make", [boxes_and_scores, hidden_behind_saturation, masked_attention])
 def test_right_packages_pass_and_say_how_near_they_are(make: Callable[[Path], Path], tmp_path: Path) -> None:
     package = tvm_ext.build(make(tmp_path / "model.onnx"), "host", tmp_path / "package", HOST_ONLY)
     found = package.report["verify"]["host"]

@@ -33,6 +33,9 @@ UNIT_ROUNDOFF: Mapping[str, float] = {
 }  # fmt: skip
 """Largest relative error of rounding to the nearest number of a type."""
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest number of float32."""
+
 _EXACT = frozenset(
     "abs argmax argmin argsort broadcast_to ceil clip concat expand_dims flatten flip floor full full_like "
     "gather_elements gather_nd isfinite isinf isnan layout_transform max maximum memory.view min minimum negative "
@@ -327,6 +330,8 @@ class _StepWriter(_Writer):
         factor, bound = self._added(error, static_shape(var))
         size = self._bind("size", infer(relax.op.abs(var)))
         size = size if bound is None else self._bind("size", infer(relax.op.maximum(size, bound)))
+        # The error of infinity would be infinite, and infinity minus infinity is not a number.
+        size = self._bind("size", infer(relax.op.minimum(size, relax.const(LARGEST, "float64"))))
         error_of = self._bind("error", infer(relax.op.subtract(factor, relax.const(1.0, "float64"))))
         change = self._bind("change", infer(relax.op.multiply(size, error_of)))
         return self._bind(var.name, infer(relax.op.add(var, change)))

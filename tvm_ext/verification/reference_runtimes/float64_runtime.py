@@ -26,10 +26,9 @@ from tvm_ffi.registry import remove_global_func
 
 from codegen_c.tir.llvm import compiled_with_llvm
 from tvm_ext.frontends.custom_calls import Running, register_references
-from tvm_ext.verification.float64_module import MOST_MACS_AS_WRITTEN, Stop, in_float64, multiply_accumulates
+from tvm_ext.verification.float64_module import LARGEST, MOST_MACS_AS_WRITTEN, Stop, in_float64, multiply_accumulates
 from tvm_ext.verification.reference_runtimes.reference_result import Array, Carried, Sample
 
-_LARGEST = float(np.finfo(np.float32).max)
 _MOST_REPEATS, _LEAST_REPEATS = 8, 2
 _OTHERS_REPEATS = 2
 _LEAST_CHANGES = 8
@@ -140,14 +139,16 @@ class _Recorder:
 
     def stop(self, stop: Stop, value: tvm.runtime.Tensor, result: tvm.runtime.Tensor) -> None:
         array = value.numpy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.kind != "exact" and stop.roundoff:
-                bound = stop.others_bound if self.kind == "others" else stop.bound
-                size = np.maximum(np.abs(array), bound) * stop.roundoff
-                drawn = array.shape[stop.step_axes :] if self.alike else array.shape
-                array = array + np.where(self.random.integers(0, 2, drawn, np.int8), size, -size)
-            # Values beyond float32 become infinite, also in the run without rounding errors.
-            array = np.where(np.abs(array) > _LARGEST, np.copysign(np.inf, array), array)
+        # Values beyond float32 become infinite, also in the run without rounding errors.
+        array = np.where(np.abs(array) > LARGEST, np.copysign(np.inf, array), array)
+        if self.kind != "exact" and stop.roundoff:
+            bound = stop.others_bound if self.kind == "others" else stop.bound
+            size = np.maximum(np.abs(array), bound) * stop.roundoff
+            drawn = array.shape[stop.step_axes :] if self.alike else array.shape
+            signs = self.random.integers(0, 2, drawn, np.int8) * 2.0 - 1.0
+            # Infinity has no rounding error, and rounding to the nearest number makes no finite number infinite.
+            with np.errstate(invalid="ignore"):
+                array = np.where(np.isfinite(array), np.clip(array + signs * size, -LARGEST, LARGEST), array)
         if stop.name:
             self.take(("inner", stop.name), array)
         result.copyfrom(array)
