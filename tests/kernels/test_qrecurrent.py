@@ -100,7 +100,7 @@ def test_c_gives_the_bits_of_numpy(target: Target, factor: float) -> None:
     owns = [spread(one, factor) for one in LAYERS]
     powers = [affine_of_range(-0.9, 0.7), affine_of_range(0.0, 6.0)], [state_of_range(-1, 1), state_of_range(-9, 3)]
     operators = [operator_of(own, integers(own, powers[0][k % 2], powers[1][k % 2])) for k, own in enumerate(owns)]
-    made = [qrecurrent.implement(operator, target, StoredRows()) for operator in operators]
+    made = [qrecurrent.KERNEL.implement(operator, target, StoredRows()) for operator in operators]
     for operator, one, entry in zip(operators, made, compile_kernels(made), strict=True):
         inputs = [elements(kind, seed) for seed, kind in enumerate(operator.inputs)]
         for found, wanted in zip(run_kernel(operator, one, inputs, entry=entry), one.reference(inputs), strict=True):

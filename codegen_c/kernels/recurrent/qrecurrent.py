@@ -8,6 +8,7 @@ gates and states with one rounding for each result. The code and the constants d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import numpy as np
@@ -24,10 +25,6 @@ from tvm_ext.core.recurrent_cells import RECURRENT_CELLS, TABLE_BITS, TANH_POWER
 
 LAYER = "tvm_ext_recurrent_layer"
 INCLUDES = ("tvm_ext_recurrent.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")
-UNIT_INSTRUCTIONS: Mapping[str, int] = {
-    "lstm": 95, "gru": 75, "gru_resets_first": 85, "rnn_tanh": 30, "rnn_relu": 15,
-}  # fmt: skip
-"""Modelled instructions of a unit in one step, besides the sums of its gates."""
 _ONE = 1 << UNIT_POWER
 
 
@@ -157,23 +154,48 @@ def _shifted(values: Array, shift: int) -> Array:
 # The operator in C.
 
 
-def implement(operator: QRecurrent, target: Target, stored: StoredRows) -> Implementation:
+@dataclass(frozen=True, kw_only=True)
+class RecurrentGates:
+    """Kernels whose steps compute gates and states by C functions `<functions>_<cell>`, as in tvm_ext_recurrent.h.
+
+    lanes: units that they compute at a time, of whose sums and multipliers they may read all. instructions: modelled,
+    of these units in one step, by cell, without the sums of their gates.
+    """
+
+    kernel: str
+    functions: str
+    includes: tuple[str, ...] = ()
+    lanes: int = 1
+    instructions: Mapping[str, int]
+
+    def implement(self, operator: QRecurrent, target: Target, stored: StoredRows) -> Implementation:
+        return _implement(operator, target, self)
+
+
+PORTABLE = RecurrentGates(
+    kernel="qrecurrent", functions="tvm_ext_recurrent",
+    instructions={"lstm": 95, "gru": 75, "gru_resets_first": 85, "rnn_tanh": 30, "rnn_relu": 15},
+)  # fmt: skip
+
+
+def _implement(operator: QRecurrent, target: Target, gates: RecurrentGates) -> Implementation:
     parts = [StepPart.of(layer, target, f"product_{k}") for k, layer in enumerate(_layers(operator))]
     names, (steps, batch, channels) = _names(operator), operator.inputs[-1].shape
     begins = [(f"initial_{n}", a) for n, a in zip(names, operator.initial, strict=True) if _is_stored(a)]
-    runs, own = steps * batch, [("multiplier", operator.multiplier)]
+    groups, after = -(-operator.units // gates.lanes), -operator.units % gates.lanes
+    runs, own = steps * batch, [("multiplier", np.pad(operator.multiplier, (0, after)))]
     own += [("table", operator.table)] if _reads_table(operator) else []
     return Implementation(
-        kernel=KERNEL.name,
-        function=_function(operator, parts),
+        kernel=gates.kernel,
+        function=_function(operator, parts, gates),
         reference=lambda inputs: reference(operator, inputs),
         constants=(*(constant for part in parts for constant in part.constants()), *own, *begins),
-        scratch_bytes=_parts_begin(operator) + max(part.made.scratch_bytes for part in parts),
+        scratch_bytes=_parts_begin(operator) + max(4 * after, *(part.made.scratch_bytes for part in parts)),
         macs=runs * sum(weight.size for weight in operator.weights),
         instructions=runs
         * (
             sum(part.made.instructions for part in parts)
-            + operator.units * UNIT_INSTRUCTIONS[operator.layer.cell]
+            + groups * gates.instructions[operator.layer.cell]
             + channels
             + operator.units
         ),
@@ -213,7 +235,7 @@ def _parts_begin(operator: QRecurrent) -> int:
     return _sums_begin(operator) + aligned(4 * operator.multiplier.size)
 
 
-def _function(operator: QRecurrent, parts: Sequence[StepPart]) -> CFunction:
+def _function(operator: QRecurrent, parts: Sequence[StepPart], gates: RecurrentGates) -> CFunction:
     """Return the loop over time, and over the sequences of a batch."""
     names, kinds = _names(operator), [C_TYPES[kind] for kind in _cell(operator).states]
     states = list(zip(names, kinds, operator.initial, strict=True))
@@ -232,13 +254,13 @@ def _function(operator: QRecurrent, parts: Sequence[StepPart]) -> CFunction:
     includes = [name for part in parts for name in part.made.function.includes]
     return CFunction(
         parameters=(*activations, *constants, SCRATCH),
-        body="\n".join(_body(operator, parts)),
+        body="\n".join(_body(operator, parts, gates)),
         helpers="\n".join([*(part.definition() for part in parts), _shapes(operator)]),
-        includes=tuple(dict.fromkeys([*includes, *INCLUDES])),
+        includes=tuple(dict.fromkeys([*includes, *gates.includes, *INCLUDES])),
     )
 
 
-def _body(operator: QRecurrent, parts: Sequence[StepPart]) -> Iterator[str]:
+def _body(operator: QRecurrent, parts: Sequence[StepPart], gates: RecurrentGates) -> Iterator[str]:
     steps, batch, channels = operator.inputs[-1].shape
     units, row = operator.units, _row_bytes(operator)
     is_wide = _cell(operator).states[0] == "int16"
@@ -255,7 +277,7 @@ def _body(operator: QRecurrent, parts: Sequence[StepPart]) -> Iterator[str]:
         f"int8_t *const x = {'rows' if batch == 1 else f'&rows[b * {row}]'};",
         f"int8_t *const h = &x[{channels}];",
         f"memcpy(x, &input[{at} * {channels}], {channels});",
-        *_STEPS[operator.layer.cell](_Calls(operator, parts)),
+        *_STEPS[operator.layer.cell](_Calls(operator, parts, gates)),
         f"memcpy(&output[{at} * {units}], h, {units});",
     ]
     over_batch = _over(batch, step)
@@ -286,8 +308,8 @@ def _over(batch: int, lines: Sequence[str]) -> list[str]:
 class _Calls:
     """Calls of one step. Its pointers are x, the input and behind it the hidden state h, sums, and states."""
 
-    def __init__(self, operator: QRecurrent, parts: Sequence[StepPart]) -> None:
-        self._operator, self._parts = operator, parts
+    def __init__(self, operator: QRecurrent, parts: Sequence[StepPart], gates: RecurrentGates) -> None:
+        self._operator, self._parts, self._gates = operator, parts, gates
 
     def product(self, index: int) -> str:
         """Return the call that sums product `index` of the cell."""
@@ -298,7 +320,7 @@ class _Calls:
         return self._parts[index].call(["h" if reads == "hidden" else "x"], target, scratch)
 
     def function(self, name: str, *states: str) -> str:
-        """Return the call of a function of tvm_ext_recurrent.h. states: names of those that it takes."""
+        """Return the call of a function that computes gates. states: names of those that it takes."""
         _, batch, _ = self._operator.inputs[-1].shape
         given = [f"next_{s}" if batch == 1 else f"&next_{s}[b * {self._operator.units}]" for s in states]
         arguments = [
@@ -309,7 +331,7 @@ class _Calls:
             "h",
             *(["table"] if _reads_table(self._operator) else []),
         ]
-        return f"tvm_ext_recurrent_{name}({', '.join(arguments)});"
+        return f"{self._gates.functions}_{name}({', '.join(arguments)});"
 
 
 _STEPS: Mapping[str, Callable[[_Calls], list[str]]] = {
@@ -337,9 +359,9 @@ def _shapes(operator: QRecurrent) -> str:
 
 
 KERNEL = Kernel(
-    name="qrecurrent",
+    name=PORTABLE.kernel,
     title="Quantized LSTM, GRU or RNN layer: a loop over the steps that calls kernels of dense layers",
     operator=QRecurrent,
-    implement=implement,
+    implement=PORTABLE.implement,
     constraints=(sums_leave_room, sums_have_a_kernel),
 )
