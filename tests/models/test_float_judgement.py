@@ -21,7 +21,7 @@ from tests.support.sweeps import some_of
 from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.verification.judge_floats import KnownTensor, judged, judged_unevaluated, tolerances
+from tvm_ext.verification.judge_floats import KnownTensor, judged, judged_unevaluated, tolerances, weak_outputs
 from tvm_ext.verification.judgement import float_limit
 from tvm_ext.verification.reference_runtimes import float64_runtime
 from tvm_ext.verification.reference_runtimes.ask import OtherMode, ask_modes
@@ -242,6 +242,14 @@ def test_no_float64_value_is_claimed_for_a_sample_without_one() -> None:
     verdict = judged_unevaluated(np.full(4, 3, np.float32), np.ones(4, np.float32), [known], 1e-4)
     assert not verdict.passed and verdict.error == 2
     assert verdict.sentence("output y", "onnxruntime").endswith("because this one was not evaluated in float64")
+
+
+def test_an_output_whose_tolerance_is_infinite_is_weak() -> None:
+    finite, infinite = (_known([1.0, 2.0], [1.0, 2.0], limit) for limit in (1e-3, np.inf))
+    assert weak_outputs([{"y": infinite}, {"y": infinite}]) == {"y": 1.0}
+    assert not weak_outputs([{"y": infinite}, {"y": finite}])
+    certain = replace(finite, exact=np.array([1.0, np.inf]), limits=np.array([1e-3, np.inf]))
+    assert not weak_outputs([{"y": certain}]), "a result that is infinite is known"
 
 
 def test_a_step_that_rounding_decides_is_no_failure(shared: Path, tmp_path: Path) -> None:

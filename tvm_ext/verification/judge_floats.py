@@ -216,7 +216,7 @@ def weak_outputs(known: Sequence[Mapping[str, KnownTensor]]) -> dict[str, float]
     shares: dict[str, list[float]] = {}
     for sample in known:
         for name, one in sample.items():
-            value, limit = largest(one.exact), float(one.limits.max(initial=0.0, where=np.isfinite(one.limits)))
+            value, limit = largest(one.exact), float(one.limits.max(initial=0.0, where=np.isfinite(one.exact)))
             if limit > _NO_NOISE:
                 shares.setdefault(name, []).append(min(limit / value, 1.0) if value else 1.0)
     return {name: min(parts) for name, parts in shares.items() if min(parts) > WEAK_SHARE}
