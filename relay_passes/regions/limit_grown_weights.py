@@ -5,7 +5,7 @@ Rewrite:
       ->  the same composite with `KeptWeights`, where other layers save more time per byte and use up the share.
           Its kernel is then the fastest kernel that stores the weights as the model does.
 Leaves alone: layers whose weights do not grow; the layers that save the most time per byte, as long as all of them
-together stay within the share, or within 24 KiB for layers whose scratch does not make them the largest; and layers
+together stay within the share, or within 36 KiB for layers whose scratch does not make them the largest; and layers
 that save a larger fraction of the model's time than they add to its constants.
 """
 
@@ -24,9 +24,9 @@ from tvm_ext.core.decisions.composites import KeptWeights
 
 SHARE = 0.1
 """Bytes that pre-transformed weights may add, as a fraction of all constants stored as the model has them."""
-LEAST_BUDGET_BYTES = 24 << 10
-"""Bytes that they may add to a model of any size: half of what TensorFlow Lite Micro takes beside its models. Layers
-whose kernel then needs more memory than any layer of the model needs now are left out, so that the arena stays."""
+LEAST_BUDGET_BYTES = 36 << 10
+"""Bytes that they may add to a model of any size: three quarters of the code of TensorFlow Lite Micro. Layers whose
+kernel then needs more memory than any layer of the model needs now are left out, so that the arena stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
