@@ -27,16 +27,28 @@ typedef struct {
     int32_t clip;       /* bound of the cell; 0 for none */
 } tvm_ext_lstm_layer;
 
-/* value times a factor, as tvm_ext_requantize_tflite. |value| is at most 2^30, which leaves room for fewer
+/* Upper half of 2 * a * b, halves rounded up, as tvm_ext_multiply_high. |a| is below 2^30. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_high(int32_t a, int32_t b)
+{
+#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__)
+    int32_t result;
+    __asm__("smmulr %0, %1, %2" : "=r"(result) : "r"(2 * a), "r"(b));
+    return result;
+#else
+    return (int32_t)(((int64_t)(2 * a) * b + ((int64_t)1 << 31)) >> 32);
+#endif
+}
+
+/* value times a factor, as tvm_ext_requantize_tflite. |value| is below 2^30, which leaves room for fewer
  * instructions: for the upper word of a product, and for the half that is added before the last shift. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_scaled(int32_t value, tvm_ext_lstm_factor factor)
 {
     if (factor.shift <= 31) {
         return tvm_ext_requantize_tflite(value, factor.multiplier, factor.shift);
     }
-    const int32_t high = (int32_t)(((int64_t)(2 * value) * factor.multiplier + ((int64_t)1 << 31)) >> 32);
+    const int32_t high = tvm_ext_lstm_high(value, factor.multiplier);
     /* Halves are rounded away from zero. */
-    return (high + (1 << (factor.shift - 32)) - (high < 0 ? 1 : 0)) >> (factor.shift - 31);
+    return (high + (1 << (factor.shift - 32)) + (high >> 31)) >> (factor.shift - 31);
 }
 
 /* The same as an int16. */
@@ -45,29 +57,26 @@ TVM_EXT_INLINE int32_t tvm_ext_lstm_narrowed(int32_t value, tvm_ext_lstm_factor 
     return tvm_ext_saturate_s16(tvm_ext_lstm_scaled(value, factor));
 }
 
-/* Value between two entries of the table, times 2^bits. size: 24 * 2^bits for 1.0. */
+/* Value between two entries of the table, times 2^bits. size: the place between them, in units of 2^-bits entries. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_line(int32_t size, int32_t bits, const uint16_t *table)
 {
-    const int32_t index = (size >> bits) > 254 ? 254 : (size >> bits);
-    const int32_t low = table[index];
-    return (low << bits) + ((size & ((1 << bits) - 1)) * (table[index + 1] - low));
+    const uint16_t *const entry = &table[size >> bits];
+    return (entry[0] << bits) + ((size & ((1 << bits) - 1)) * (entry[1] - entry[0]));
 }
 
-/* 2^15 * sigmoid(x). x: in units of 2^-12. */
+/* 2^15 * sigmoid(x); sigmoid(-x) = 1 - sigmoid(x). x: in units of 2^-12, an int16, whose size is within the table. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_sigmoid(int32_t x, const uint16_t *table)
 {
-    const int32_t scaled = 3 * x;
-    const int32_t line = tvm_ext_lstm_line(scaled < 0 ? -scaled : scaled, 9, table);
-    /* sigmoid(-x) = 1 - sigmoid(x); the table holds 2^16 times the sigmoid, and halves are rounded up. */
-    return (scaled < 0 ? (1 << 25) - line + (1 << 9) - 1 : line + (1 << 9)) >> 10;
+    const int32_t value = (tvm_ext_lstm_line(3 * (x < 0 ? -x : x), 9, table) + (1 << 9)) >> 10;
+    return x < 0 ? 32768 - value : value;
 }
 
 /* 2^15 * tanh(x) = 2^15 * (2 * sigmoid(2 * x) - 1). scaled: x in units of 2^-12 / 3. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_tanh(int32_t scaled, const uint16_t *table)
 {
     const int32_t size = scaled < 0 ? -scaled : scaled;
-    const int32_t line = (size >> 8) >= 255 ? (0xFFFF << 8) : tvm_ext_lstm_line(size, 8, table);
-    return (scaled < 0 ? (1 << 23) - line + (1 << 7) - 1 : line - (1 << 23) + (1 << 7)) >> 8;
+    const int32_t value = size < (255 << 8) ? ((tvm_ext_lstm_line(size, 8, table) + (1 << 7)) >> 8) - 32768 : INT16_MAX;
+    return scaled < 0 ? -value : value;
 }
 
 /* tanh of the cell */
