@@ -49,7 +49,7 @@ def test_queries_keys_and_values_are_one_call(tmp_path: Path) -> None:
 
 
 def test_joined_layers_save_instructions_and_keep_to_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = inception("inception", width=4, size=12, blocks=1)
+    model = inception("inception", width=4, size=16, blocks=1)
     together = compiled(model, tmp_path)
     assert joined(together) and set(joined(together)) <= {2, 3}
     with monkeypatch.context() as patched:

@@ -116,7 +116,10 @@ def quads(operator: QConv2d) -> tuple[PairedWeights, Blocks] | None:
 
 
 def _is_faster(blocks: Blocks, other: Blocks | None, calls: Sequence[int]) -> bool:
-    """Return True if blocks take fewer cycles than others, or than sums in memory. calls: pixels of each."""
+    """Return True if blocks take fewer cycles than others, or than sums in memory. calls: pixels of each.
+
+    These are calls for whole images: calls for rows read the same constants, so they have the same blocks.
+    """
 
     def cycles(one: Blocks) -> int:
         return sum(-(-pixels // one.pixels) for pixels in calls) * one.blocks * one.block_cycles
@@ -130,7 +133,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
         blocks = blocks and blocks.dual()
     elif target.optimize == "speed":
         by_twos = quads(operator)
-        if by_twos and _is_faster(by_twos[1], blocks, _pixels_of_calls(operator, stored)):
+        if by_twos and _is_faster(by_twos[1], blocks, _pixels_of_calls(operator, StoredRows())):
             paired, blocks = by_twos
     single = _single(operator, target, stored, blocks)
     sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
