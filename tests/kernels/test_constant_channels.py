@@ -101,11 +101,9 @@ def test_layers_that_stay_as_they_are(layer: QConv2d) -> None:
     assert plain_constant_channels(layer) is layer
 
 
-def test_one_scale_of_all_channels_is_kept() -> None:
-    """TensorFlow Lite multiplies scales in single precision if all channels share them."""
-    shared = dense([1], [0.013] * 4, rounding="tflite")
-    assert plain_constant_channels(shared) is shared
-    apart = dense([1], [0.013, 0.02, 0.03, 0.04], rounding="tflite")
-    plain, x = plain_constant_channels(apart), elements(apart.inputs[0], 3)
-    assert plain is not apart
-    np.testing.assert_array_equal(qdense.reference(plain, [x])[0], qdense.reference(apart, [x])[0])
+@pytest.mark.parametrize("scales", [[0.013] * 4, [0.013, 0.02, 0.03, 0.04]], ids=["one scale", "a scale each"])
+def test_dense_layers_keep_their_elements(scales: list[float]) -> None:
+    layer = dense([1], scales, rounding="tflite")
+    plain, x = plain_constant_channels(layer), elements(layer.inputs[0], 3)
+    assert plain is not layer
+    np.testing.assert_array_equal(qdense.reference(plain, [x])[0], qdense.reference(layer, [x])[0])
