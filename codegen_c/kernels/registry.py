@@ -260,10 +260,10 @@ class KernelCandidate:
 
     @property
     def modelled(self) -> float:
-        """Modelled instructions, calibrated if the target asks for it."""
+        """Modelled instructions, calibrated if the target asks for it, by the factor with which it ranks the kernel."""
         own = self.target.instruction_set
         factor = own.calibration.get(self.made.kernel, 1.0) if own.ranks_calibrated else 1.0
-        return self.made.instructions * factor
+        return self.made.instructions * factor * own.ranking.get(self.made.kernel, 1.0)
 
     @property
     def alternative(self) -> Alternative:

@@ -74,6 +74,7 @@ class InstructionSet:
     writes. Other cores are assumed to execute one instruction per cycle.
     strided_loads: strides of elements by which vectors are loaded, and the instructions that load and store one:
     compilers vectorize loops over these.
+    ranking: kernel -> factor of its instructions where kernels are compared, if they take more cycles than others'.
     ranks_calibrated: True if kernels are chosen by calibrated instructions, because models of common kernels are far
     off.
     runs_from_flash: True if constants lie in flash, which is scarce; the host has memory enough.
@@ -90,6 +91,7 @@ class InstructionSet:
     times: Mapping[str, CoreTimes] = field(default_factory=dict[str, CoreTimes], hash=False)
     strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
     ranks_calibrated: bool = False
+    ranking: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
     runs_from_flash: bool = True
     packs_depthwise: bool = False
     dual_issue: tuple[str, ...] = ()

@@ -56,11 +56,17 @@ def branches(draw: st.DrawFn, kernel: Kernel, target: Target) -> list[QConv2d]:
     return layers
 
 
+def of_one_form(layers: list[QConv2d], kernel: Kernel, target: Target) -> list[QConv2d]:
+    """The layers whose windows in scratch are those of the first: blocks of two pixels and of three differ."""
+    forms = [kernel.implement(layer, target, StoredRows()).windows for layer in layers]
+    return [layer for layer, one in zip(layers, forms, strict=True) if one and forms[0] and one.form == forms[0].form]
+
+
 @pytest.mark.parametrize(("kernel", "target"), KERNELS, ids=lambda value: getattr(value, "name", ""))
 @SOME
 @given(data=st.data(), seed=seeds)
 def test_bytes_are_those_of_the_layers_alone(kernel: Kernel, target: Target, data: st.DataObject, seed: int) -> None:
-    networks = [data.draw(branches(kernel, target)) for _ in range(4)]
+    networks = [of_one_form(data.draw(branches(kernel, target)), kernel, target) for _ in range(4)]
     made: list[Implementation] = []
     for layers in networks:
         together = joined([kernel.implement(layer, target, StoredRows()) for layer in layers])
@@ -103,9 +109,9 @@ def dsp(operator: QConv2d, stored: StoredRows | None = None) -> Implementation:
 
 def test_a_single_pixel_is_computed_after_its_cells_are_moved() -> None:
     layers = [
-        layer(64, depth=32),
+        layer(66, depth=32),
         layer(5, depth=32),
-        layer(64, depth=32, zero_point=-7),
+        layer(66, depth=32, zero_point=-7),
     ]  # the second has no code for a single pixel
     together = joined([dsp(one) for one in layers])
     assert together is not None

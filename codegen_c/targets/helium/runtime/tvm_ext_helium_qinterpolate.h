@@ -6,7 +6,8 @@
 #include "tvm_ext_qinterpolate.h"
 
 /* Returns up to four elements of a column from channel c on, with zeros after them. */
-TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_elements(const tvm_ext_qinterpolate_layer *layer, const void *x, int32_t c)
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_qinterpolate_elements(const tvm_ext_qinterpolate_layer *layer,
+                                                                  const void *x, int32_t c)
 {
     const int32_t count = layer->input.channels - c;
     return layer->input.is_unsigned ? tvm_ext_i32x4_load_u8(&((const uint8_t *)x)[c], count)
@@ -20,15 +21,15 @@ TVM_EXT_INLINE void tvm_ext_helium_qinterpolate_add(const tvm_ext_qinterpolate_l
 {
     for (int32_t c = 0; c < layer->input.channels; c += 4) {
         tvm_ext_i32x4 sum = is_first ? tvm_ext_i32x4_splat(layer->start) : tvm_ext_i32x4_load(&sums[c]);
-        sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_elements(layer, rows->x[0], c), rows->weight[0]);
+        sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_qinterpolate_elements(layer, rows->x[0], c), rows->weight[0]);
         if (count > 1) {
-            sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_elements(layer, rows->x[1], c), rows->weight[1]);
+            sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_qinterpolate_elements(layer, rows->x[1], c), rows->weight[1]);
         }
         if (count > 2) {
-            sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_elements(layer, rows->x[2], c), rows->weight[2]);
+            sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_qinterpolate_elements(layer, rows->x[2], c), rows->weight[2]);
         }
         if (count > 3) {
-            sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_elements(layer, rows->x[3], c), rows->weight[3]);
+            sum = tvm_ext_i32x4_mla(sum, tvm_ext_helium_qinterpolate_elements(layer, rows->x[3], c), rows->weight[3]);
         }
         tvm_ext_i32x4_store(&sums[c], sum);
     }
