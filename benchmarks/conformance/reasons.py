@@ -156,7 +156,7 @@ def counted(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def reasons_table(modes: Mapping[str, Any]) -> str:
-    """Reasons, what they mean, what to do, and the cases of each as they are and with constants."""
+    """Return the table: a row for each reason with its meaning, the way out, and its number of cases in both modes."""
     counts = [modes[mode]["refused"] for mode in MODES]
     rows = [
         (f"*{one.says}*", one.meaning, one.way_out, *(f"{count.get(one.says, 0):,}" for count in counts))

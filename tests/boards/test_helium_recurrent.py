@@ -79,7 +79,7 @@ int32_t toy_run(void)
 STEPS = """
 #define UNITS 19
 
-/* Units whose cell or hidden state differs from that of tvm_ext_lstm_step, or that lie behind the last unit and were
+/* Units whose cell or hidden state differs from that of tvm_ext_lstm_step, or that come after the last unit and were
  * written. */
 static int32_t wrong_units(tvm_ext_lstm_layer layer, int32_t bits)
 {
@@ -133,7 +133,7 @@ int32_t toy_run(void)
 CELLS = """
 #define UNITS 19
 
-/* Units whose state or hidden state differs from that of tvm_ext_recurrent.h, or that lie behind the last unit and were
+/* Units whose state or hidden state differs from that of tvm_ext_recurrent.h, or that come after the last unit and were
  * written. */
 #define WRONG_UNITS(NAME)                                                                                         \\
     static int32_t wrong_##NAME(tvm_ext_recurrent_layer layer, int32_t bits)                                      \\

@@ -97,7 +97,7 @@ def test_two_roundings(convs, depthwise_convs, dense, sums, seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_extremes(dtype: str) -> None:
-    """The larger and the smaller of two tensors, whole and by rows, with an operand for all, for a row or a channel."""
+    """Max and Min of whole tensors and of rows; the second operand has one element, a row, or one for each channel."""
     shape = (1, 5, 3, 20)
     operators = [
         Extreme(

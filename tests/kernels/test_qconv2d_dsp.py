@@ -184,7 +184,7 @@ def test_two_pixels_by_four_channels(shift: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_two_pixels_by_four_channels_as_tensorflow_lite_rounds() -> None:
-    """One rounding where a ReLU clamps negative sums, or where LiteRT rounds; two elsewhere."""
+    """Layers with a ReLU and layers of LiteRT round once; all others round twice."""
     names = [call.function.helpers for call in in_quads(QUADS_TWICE)]
     for layer, text in zip(QUADS_TWICE, names, strict=True):
         twice = layer.rounding == "tflite" and layer.output.quantization.zero_point > -128

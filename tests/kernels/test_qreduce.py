@@ -84,7 +84,7 @@ def interpolations(draw: st.DrawFn) -> QInterpolate:
     height, width, *sizes = (draw(st.integers(1, 6)) for _ in range(4))
     count, channels = draw(st.sampled_from(((1, 3), (1, 1), (2, 2), (1, 9))))
     source = draw(tensor_types((count, height, width, channels), scale=0.05))
-    # Of equal scales, of a ratio whose sums have ties, and of one whose sums have none.
+    # Equal scales, a ratio whose sums have ties, and a ratio whose sums have none.
     scale = draw(st.sampled_from((0.05, 0.0333, 0.075)))
     output = draw(tensor_types((count, sizes[0], sizes[1], channels), scale=scale))
     low, high = draw(clamps(output))

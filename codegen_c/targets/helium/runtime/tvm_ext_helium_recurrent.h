@@ -137,7 +137,7 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_cell_tanh(const tvm_ext_lstm_layer 
                                                        const uint16_t *table)
 {
     if (layer->cell_right == 0) {
-        /* Sizes that saturate are far behind the end of the table. */
+        /* Arguments for which the function saturates are far beyond the end of the table. */
         const uint16x8_t size = vreinterpretq_u16_s16(vabsq_s16(cell));
         return tvm_ext_helium_lstm_tanh(vqshlq_r_u16(size, layer->cell_left), cell, table);
     }
