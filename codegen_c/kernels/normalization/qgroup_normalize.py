@@ -12,9 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value, structure
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.normalization.qnormalize import MOST_FRACTION, ROOT_BITS, inverse_root
+from codegen_c.c_text.text import Value, structure
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.normalization.qnormalize import MOST_FRACTION, ROOT_BITS, c_function, inverse_root
 from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, scale_of
 from codegen_c.operators.kinds import Array, QGroupNormalize
 
@@ -152,16 +152,7 @@ def implement(operator: QGroupNormalize, target: Target, stored: StoredRows) -> 
     groups = made.images * made.groups
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                Parameter(name="weight", ctype="int32_t", role="constant"),
-                Parameter(name="bias", ctype="int32_t", role="constant"),
-            ),
-            body="\n".join([*layer, "tvm_ext_group_normalize(&layer, input, output, weight, bias);"]),
-            includes=INCLUDES,
-        ),
+        function=c_function("tvm_ext_group_normalize", layer, source, output, INCLUDES),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weight", made.weight), ("bias", made.bias)),
         instructions=source.num_elements * ELEMENT_INSTRUCTIONS + groups * (

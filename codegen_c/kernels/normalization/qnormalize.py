@@ -12,7 +12,7 @@ from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, scale_of
 from codegen_c.kernels.shared.vector_rows import in_turn
-from codegen_c.operators.kinds import Array, QNormalize
+from codegen_c.operators.kinds import Array, QNormalize, TensorType
 
 # Normalization of vectors in fixed point: the constants of a layer, and the computation in numpy, bit for bit.
 #
@@ -152,6 +152,22 @@ def implement(operator: QNormalize, target: Target, stored: StoredRows) -> Imple
     return replace(whole, in_rows=in_turn(operator, vectors))
 
 
+def c_function(
+    name: str, layer: list[str], source: TensorType, output: TensorType, includes: tuple[str, ...]
+) -> CFunction:
+    """Return the C that calls a function of a header for a layer with integer weights. layer: defines `layer`."""
+    return CFunction(
+        parameters=(
+            Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+            Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+            Parameter(name="weight", ctype="int32_t", role="constant"),
+            Parameter(name="bias", ctype="int32_t", role="constant"),
+        ),
+        body="\n".join([*layer, f"{name}(&layer, input, output, weight, bias);"]),
+        includes=includes,
+    )
+
+
 def of_vectors(operator: QNormalize, count: int) -> Implementation:
     """Return the kernel for `count` vectors."""
     source, output, made = operator.inputs[0], operator.output, normalizer(operator)
@@ -159,16 +175,7 @@ def of_vectors(operator: QNormalize, count: int) -> Implementation:
     layer = structure("tvm_ext_normalize_layer", "layer", members | made.members())
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                Parameter(name="weight", ctype="int32_t", role="constant"),
-                Parameter(name="bias", ctype="int32_t", role="constant"),
-            ),
-            body="\n".join([*layer, "tvm_ext_normalize(&layer, input, output, weight, bias);"]),
-            includes=INCLUDES,
-        ),
+        function=c_function("tvm_ext_normalize", layer, source, output, INCLUDES),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weight", made.weight), ("bias", made.bias)),
         instructions=count * (made.length * ELEMENT_INSTRUCTIONS + VECTOR_INSTRUCTIONS),
