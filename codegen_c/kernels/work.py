@@ -21,8 +21,8 @@ iteration with calls or branches. The prefix `saved ` marks operations that vect
 can hold."""
 VECTORS = "armv8.1-m"
 """Instruction sets, by prefix, for which GCC vectorizes loops, and whose FPU supports doubles."""
-SMALL = "armv6-m"
-"""Instruction sets, by prefix, without long products and divisions."""
+SMALL = ("armv6-m", "armv8-m.base")
+"""Instruction sets, by prefix, without long products, whose divisions are slow."""
 SAVED, LANES = "saved ", 4
 
 _INTEGERS = MappingProxyType(

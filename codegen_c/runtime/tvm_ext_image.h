@@ -57,7 +57,7 @@ typedef struct {
 
 /* Arm M-profile: of v7-M, DSP, v8-M, v8.1-M, Helium on integers and on floats, and floats in registers. */
 #if TVM_EXT_IMAGE_FAMILY == 1u
-#if __ARM_ARCH >= 7
+#if __ARM_ARCH >= 7 && __ARM_ARCH_ISA_THUMB >= 2 /* v8-M baseline lacks most of v7-M */
 #define TVM_EXT_IMAGE_V7M (1u << 8)
 #else
 #define TVM_EXT_IMAGE_V7M 0u

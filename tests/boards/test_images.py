@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
+import codegen_c
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.state_models import gate
@@ -135,6 +136,20 @@ def test_what_is_not_this_firmware_s_is_refused(first: Package, sample: dict[str
         run(first, built(network(1, channels=5), tmp_path / "five"), sample)
     with pytest.raises(RunFailed, match="the image is rejected: -105"):
         run(first, built(network(1), tmp_path / "helium", "cortex_m55"), sample)
+
+
+@pytest.mark.parametrize(
+    ("core", "bits"),
+    [("cortex-m0plus", 0), ("cortex-m3", 1 << 8), ("cortex-m23", 1 << 10), ("cortex-m33+nodsp", 1 << 8 | 1 << 10)],
+)
+def test_the_baseline_of_armv8_claims_no_instructions_of_armv7(core: str, bits: int, tmp_path: Path) -> None:
+    """A firmware refuses an image that needs a bit which the firmware lacks; bits 8 and 10 are v7-M and v8-M."""
+    header = Path(codegen_c.__file__).parent / "runtime" / "tvm_ext_image.h"
+    (tmp_path / "bits.c").write_text(
+        f'#include "{header}"\n_Static_assert((TVM_EXT_IMAGE_EXTENSIONS & 0xFF00u) == {bits}u, "");\n'
+    )
+    command = ["arm-none-eabi-gcc", f"-mcpu={core}", "-mthumb", "-fsyntax-only", str(tmp_path / "bits.c")]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def test_an_instance_that_needs_more_is_refused(first: Package, sample: dict[str, np.ndarray], tmp_path: Path) -> None:

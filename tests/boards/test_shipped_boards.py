@@ -14,6 +14,7 @@ import tvm_ext
 from tests.boards.test_sections import sections_of
 from tests.golden.models import integer_network
 from tests.support.onnx_models import saved
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions
@@ -25,6 +26,7 @@ from tvm_ext.frontends.shapes import ModelNotice
 BOARDS = Platform.boards()
 CORES = {
     "cortex_m0plus": "rpi_pico",
+    "cortex_m23": "ek_ra2l1",
     "cortex_m4": "nucleo_f446re",
     "cortex_m7": "teensy41",
     "cortex_m33": "nrf54l15dk",
@@ -32,7 +34,9 @@ CORES = {
     "cortex_m55": "alif_e7_hp",
     "cortex_m85": "ek_ra8m1",
 }
-"""A board of each core of Arm's that QEMU has: what is compiled and run below."""
+"""A board of each core of Arm's that QEMU has or stands in for: what is compiled and run below."""
+
+SMALL_RISCV = ["ch32v103_evt", "ch32v203_evt", "ch32v307v_evt", "pinecone"]
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +117,9 @@ def test_packages_run_on_the_core(build: Callable[..., Package], name: str) -> N
 
 
 @pytest.mark.riscv_board
-@pytest.mark.parametrize("name", ["esp32c3_devkitm", "esp32p4_ev"])
+@pytest.mark.parametrize("name", ["esp32c3_devkitm", "esp32p4_ev", *some_of(["longan_nano"], sweep=SMALL_RISCV)])
 def test_packages_run_on_the_core_of_riscv(build: Callable[..., Package], name: str) -> None:
-    """The one without atomics and FPU; the one with an FPU, whose input is in PSRAM."""
+    """No atomics and no FPU; an FPU, and the input in PSRAM; a chip of 32 KB; in the sweep each other chip."""
     places = {"x": "psram"} if name == "esp32p4_ev" else None
     package = build(name, place_port=places)
     assert package.report["verify"]["qemu"]["passed"]

@@ -28,7 +28,7 @@ __attribute__((section(".vectors"), used)) static const vector_table vectors = {
 __attribute__((naked)) void reset_handler(void)
 {
     __asm__ volatile(
-#if __ARM_ARCH >= 7
+#if __ARM_ARCH_ISA_THUMB >= 2
         "ldr r0, =0xE000ED88\n" /* CPACR: full access to the FPU and MVE */
         "ldr r1, [r0]\n"
         "orr r1, r1, #0x00F00000\n"
@@ -74,7 +74,7 @@ __attribute__((used)) void report_fault(const uint32_t *frame, uint32_t exceptio
     } else {
         semihosting_print(" (stack pointer outside of the stack)");
     }
-#if __ARM_ARCH >= 7
+#if __ARM_ARCH_ISA_THUMB >= 2
     semihosting_print(" cfsr=");
     semihosting_print_hex(*(volatile const uint32_t *)0xE000ED28u);
     semihosting_print(" bfar=");
