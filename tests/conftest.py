@@ -109,6 +109,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "board": _absent("arm-none-eabi-gcc", "qemu-system-arm"),
         "riscv_board": _absent("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
         "riscv_clang": _absent("clang"),
+        "process_board": _absent("clang-19", "ld.lld-19", "llvm-nm-19", "qemu-aarch64"),
         "analyzers": missing_tools(),
     }
     for mark, tools in missing.items():

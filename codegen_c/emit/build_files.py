@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.firmware import (
+    emulator_arguments,
+    firmware_libraries,
+    firmware_link_flags,
+    instruction_shift,
+)
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.forms.registry import cmake_of_forms, emit_forms
 from codegen_c.emit.image import LINK_FLAGS, image_flags
@@ -14,7 +19,7 @@ from codegen_c.targets.registry import startup_of
 from tvm_ext.core.compiler_flags import folder_of, specs_of
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS, linked_flags
+from tvm_ext.core.toolchain import LANGUAGE_FLAGS, LLD_FLAGS, WARNING_FLAGS, linked_flags
 
 
 def emit_build_files(
@@ -46,6 +51,7 @@ def emit_build_files(
     tests = [f"{model}_selftest.c", *(f"{one}_selftest.c" for one in tested)]
     tests += [f"{one}_vectors.c" for one in tested or (model,)]
     starts = ["board/processors.c"] if several else []
+    further = [f"board/{name}" for name in (startup_of(platform).sources if board else ()) if name.endswith(".c")]
     values = {
         "model": model,
         "platform": platform.name,
@@ -64,10 +70,21 @@ def emit_build_files(
         "other_flags": flags["size" if optimize == "speed" else "speed"],
         "otherwise": sorted(otherwise),
         "tests": tests,
-        "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c", *starts],
+        "firmware": [
+            *(f"board/firmware_{one}.c" for one in tested),
+            "board/firmware.c",
+            "board/startup.c",
+            *further,
+            *starts,
+        ],
         "board": board is not None,
-        "emulator": startup_of(platform).emulator if board else "",
-        "qemu": qemu_arguments(platform, shift=None if several else instruction_shift(board)) if board else [],
+        "archiver": toolchain.tool("ar"),
+        "copier": toolchain.tool("objcopy"),
+        "lld": LLD_FLAGS if toolchain.links_with_lld else (),
+        "process": board is not None and board.is_process,
+        "link": firmware_link_flags(platform, "board/link.ld") if board else [],
+        "libraries": firmware_libraries(platform) if board else (),
+        "run": _run_command(platform, several) if board else [],
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,
         "head": cmake_of_forms(parts) if parts else "",
@@ -76,6 +93,16 @@ def emit_build_files(
     }
     own = {name: render(f"{name}.j2", **values) for name in ("CMakeLists.txt", "Makefile")}
     return own | (emit_forms(parts) if parts else {})
+
+
+def _run_command(platform: Platform, several: bool) -> list[str]:
+    """Return the command that runs the firmware PROGRAM, which the build files replace by its name."""
+    startup, board = startup_of(platform), platform.board
+    assert board is not None, "the caller checked the board"
+    if startup.emulator_script:
+        return [startup.emulator_runs, f"board/{startup.emulator_script}", "PROGRAM"]
+    shift = None if several or board.is_process else instruction_shift(board)
+    return [startup.emulator, *emulator_arguments(platform, "PROGRAM", shift=shift)]
 
 
 def _in_project(flags: Sequence[str], *, drop_specs: bool = False) -> list[str]:

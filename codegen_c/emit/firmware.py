@@ -24,9 +24,10 @@ from tvm_ext.core.platform import Board, Memory, Platform
 _MAX_SHIFT = 10  # limit of QEMU's -icount option
 _NANOSECONDS = 1_000_000_000
 _VECTORS_BYTES = 4096
-STARTUP_FILES = (
-    "startup.c", "program_start.h", "semihosting.h", "semihosting_call.h", "measure.h", "measure_known.h",
-)  # fmt: skip
+STARTUP_FILES = ("startup.c", "semihosting.h", "semihosting_call.h", "measure.h")
+MACHINE_FILES = ("program_start.h", "measure_known.h")
+"""Further start-up files of a machine, which has to initialize memory and to calibrate its timer."""
+LINKER_SCRIPT = "link.ld"
 DMA_COUNT = ("dma_count.c", "dma_count.h")
 
 
@@ -66,12 +67,17 @@ def board_files(
     """
     platform = platform.on_machine
     board, startup = _board(platform), startup_of(platform)
-    copied = {name: startup_text(name, startup) for name in STARTUP_FILES}
+    names = [*STARTUP_FILES, *(() if board.is_process else MACHINE_FILES), *startup.sources]
+    names += [startup.emulator_script] if startup.emulator_script else []
+    copied = {name: startup_text(name, startup) for name in names}
     copied["timer.h"] = _timer(board, startup)
     if moves:
         copied |= {name: runtime_text(name, instruction_set_of(platform.processor)) for name in DMA_COUNT}
-    copied |= {"board.h": _board_header(platform, board, moves), "link.ld": _linker_script(platform, board, others)}
-    return {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
+    copied["board.h"] = _board_header(platform, board, moves)
+    if not board.is_process:
+        copied[LINKER_SCRIPT] = _linker_script(platform, board, others)
+    files = {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
+    return files | {name: startup_text(name, startup) for name in startup.headers}
 
 
 def other_processors(model: str, functions: Mapping[str, str], platform: Platform) -> dict[str, str]:
@@ -123,6 +129,43 @@ def qemu_arguments(platform: Platform, *, shift: int | None) -> list[str]:
     return ["-M", board.qemu_machine, *startup_of(platform).emulator_flags, *sizes, *no_devices, *clock]
 
 
+def emulator_arguments(
+    platform: Platform,
+    program: str,
+    words: Sequence[str] = (),
+    *,
+    shift: int | None,
+    extras: Sequence[str] = (),
+) -> list[str]:
+    """Return the emulator's arguments that run firmware with the arguments `words`. The platform must have a board.
+
+    program: path of the firmware. extras: further arguments of the emulator. shift: as in `qemu_arguments`; no effect
+    on a process.
+    """
+    if _board(platform).is_process:
+        return [*startup_of(platform).emulator_flags, *extras, program, *words]
+    line = "".join(f",arg={word}" for word in words)
+    return [
+        *qemu_arguments(platform, shift=shift), "-semihosting-config", f"enable=on,target=native{line}",
+        "-kernel", program, *extras,
+    ]  # fmt: skip
+
+
+def firmware_link_flags(platform: Platform, script: str) -> list[str]:
+    """Return the flags that link firmware, after those of the compiler; the libraries follow the objects.
+
+    script: path of the linker script, which processes do not have.
+    """
+    board, startup = _board(platform), startup_of(platform)
+    own = [flag.replace("STACK_BYTES", str(_stack_bytes(board))) for flag in startup.link_flags]
+    return ["-nostartfiles", "-Wl,--gc-sections", *([] if board.is_process else ["-T", script]), *own]
+
+
+def firmware_libraries(platform: Platform) -> tuple[str, ...]:
+    """Return the flags of the libraries that firmware is linked with."""
+    return startup_of(platform).libraries
+
+
 def stack_range(platform: Platform, number: int = 0) -> tuple[int, int]:
     """Return the addresses [begin, end) of a processor's stack. The platform must have a board.
 
@@ -147,6 +190,8 @@ def _board(platform: Platform) -> Board:
 
 def _timer(board: Board, startup: Startup) -> str:
     known = timers_of(startup)
+    if board.timer is None:
+        return startup_text("no_timer.h", startup)
     if board.timer not in known:
         raise BadPlatform(f"board.timer = {board.timer!r}: the start-up code has {', '.join(known)}.")
     return startup_text(f"timer_{board.timer}.h", startup)
@@ -157,7 +202,9 @@ def _board_header(platform: Platform, board: Board, moves: bool) -> str:
     return render(
         "board.h.j2",
         description=platform.description,
-        timer_address=board.timer_address,
+        process=board.is_process,
+        stack_bytes=_stack_bytes(board),
+        timer_address=board.timer_address or 0,
         timer_hz=board.timer_hz,
         tick_numerator=_NANOSECONDS // common,
         tick_denominator=board.timer_hz // common,
@@ -277,6 +324,8 @@ def firmware_part(
         resets=interface.state_bytes > 0,
         warms_up=interface.warm_up_runs > 0,
         read_stack_pointer=startup.read_stack_pointer,
+        stack_limit=startup.stack_limit,
+        calibrates=not _board(platform).is_process,
         parameters=", ".join(types) or "void",
         context=interface.holds_context,
         section=define_section(interface.model, memory, zeroed=True).strip(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tvm_ext.core.time_model import CoreTimes
 
@@ -52,12 +53,37 @@ class Startup:
     arguments. read_stack_pointer: assembly that copies the stack pointer to `%0`. bounds_stack: True if
     `tvm_ext.assurance.stack_bound` reads the disassembly. image_flags: compiler flags for code that runs at any
     address; empty if images are not supported.
+
+    runs: `machine` for a machine of QEMU, which starts at a vector table and has memories at addresses; `process` for a
+    program that the emulator runs as a process. A process has no linker script: `startup.c` has the entry that the
+    linker expects, calls `main` on a stack of BOARD_STACK_BYTES bytes, and ends by `semihosting_exit`. It needs no
+    `measure_known.h`, because its timer, if any, counts instructions. On Linux `semihosting_call.h` defines one
+    function and includes `linux_calls.h` of `targets/firmware/`, which `sources` then names.
+    stack_limit: symbol of the stack's lowest address; `startup.c` or the linker defines it.
+    takes_plugins: True if the emulator of a process takes QEMU's plugins, which count instructions if `board.timer` is
+    left out. Without both, instructions are not counted.
+    link_flags: flags of the linking compiler; STACK_BYTES in them stands for the bytes of the stack. libraries: what
+    the firmware is linked with. headers: headers of a C library in the folder that are copied into packages, for a
+    compiler that has none. sources: further C files of the folder in the firmware, such as that library's functions.
+    emulator_module: a Python module that runs the program instead of `emulator`, with the program and its arguments;
+    emulator is then the Python package that it needs. emulator_script: a file of the folder that `emulator_runs`, a
+    program, runs the firmware with outside of Python; the package's Makefile has it.
     """
 
     package: str
     isas: tuple[str, ...]
     emulator: str
     emulator_flags: tuple[str, ...] = ()
+    emulator_module: str = ""
+    emulator_runs: str = ""
+    emulator_script: str = ""
+    runs: Literal["machine", "process"] = "machine"
+    stack_limit: str = "stack_limit"
+    takes_plugins: bool = True
+    link_flags: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ("-lm",)
+    headers: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     read_stack_pointer: str
     bounds_stack: bool = False
     image_flags: tuple[str, ...] = ()

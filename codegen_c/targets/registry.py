@@ -65,7 +65,10 @@ def check_processors(platform: Platform) -> None:
     for processor in platform.processors:
         instruction_set_of(processor)
     if platform.board:
-        startup_of(platform)
+        runs, is_process = startup_of(platform).runs, platform.board.is_process
+        if is_process != (runs == "process"):
+            expected = "a process, without qemu_machine" if runs == "process" else "a machine, by qemu_machine"
+            raise BadPlatform(f"[board]: the start-up code of {platform.processor.isa} is for {expected}.")
 
 
 def startup_of(platform: Platform) -> Startup:
@@ -121,6 +124,11 @@ def startup_text(name: str, startup: Startup) -> str:
     """Return a file of start-up code: its own, or the shared one."""
     own = files(startup.package) / name
     return (own if own.is_file() else _COMMON_FIRMWARE / name).read_text(encoding="utf-8")
+
+
+def machine_name(platform: Platform) -> str:
+    """Return the name of the machine that firmware runs on, or of the emulator that runs it as a process."""
+    return (platform.board.qemu_machine if platform.board else "") or startup_of(platform).emulator
 
 
 def timers_of(startup: Startup) -> list[str]:

@@ -202,7 +202,7 @@ def test_one_file_alone_starts_firmware_and_five_start_programs() -> None:
     fork_server.py starts itself, and each of its forks gives up its rights before it reads a request.
     """
     sources = {path: path.read_text() for path in Path(tvm_ext.__file__).parent.rglob("*.py")}
-    words = ('"-kernel"', "Popen(", "trusted=True")
+    words = ("emulator_arguments(", "Popen(", "trusted=True")
     names = [{path.name for path, text in sources.items() if word in text} for word in words]
     starting = {"child.py", "fork_server.py", "native_warnings.py", "process.py", "session.py"}
     assert names == [{"qemu_start.py"}, starting, {"local.py"}]

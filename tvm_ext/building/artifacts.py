@@ -18,8 +18,9 @@ from codegen_c.emit.selftest import TestVector, constants_check, emit_selftest, 
 from codegen_c.emit.weights import is_weights_file
 from codegen_c.program.program import drivers_of
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.toolchain import ObjectCode, compile_objects, link_elf, object_code, section_sizes, static_library
+from tvm_ext.core.toolchain import ObjectCode, compile_objects, object_code, section_sizes, static_library
 from tvm_ext.execution.host_model import library_sources
+from tvm_ext.execution.qemu_start import link_firmware
 from tvm_ext.packages.package import PLATFORM_FILE
 from tvm_ext.verification.verify import tolerance_of
 
@@ -141,8 +142,7 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
             [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
             optimize=options.compile_for, include_dirs=[folder],
         )  # fmt: skip
-        script = folder / "board" / "link.ld"
-        elf = link_elf([*objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
+        elf = link_firmware([*objects, *firmware], folder / f"{model}.elf", platform, folder / "board")
     whole = not toolchain.prefix and not drivers_of(compiled.program)
     on_host = tuple(objects) if whole else ()
     code = object_code(objects, toolchain)

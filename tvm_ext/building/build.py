@@ -23,7 +23,7 @@ from codegen_c.emit.weights import is_weights_file
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
 from codegen_c.program.share_steps import share_steps
-from codegen_c.targets.registry import check_processors, startup_of
+from codegen_c.targets.registry import check_processors, machine_name
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.building.ahead import compile_ahead
 from tvm_ext.building.artifacts import Artifacts, compile_package, write_texts
@@ -44,10 +44,9 @@ from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.core.progress import Progress, stage, told
 from tvm_ext.core.short_tracebacks import short_tracebacks
-from tvm_ext.core.toolchain import find_program, installed
 from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.execution.qemu_start import keeps_firmware_in
+from tvm_ext.execution.qemu_start import runs_board
 from tvm_ext.execution.runner import Runner, check_device, run_by
 from tvm_ext.execution.samples import RunResult
 from tvm_ext.frontends.calibration import Examples, Source, calibration_by_examples, opened_model
@@ -219,9 +218,7 @@ def targets_of(
     if verify is None:
         if platform.board is None:
             return ("host",)
-        emulator, compiler = startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc"
-        has_board = installed(emulator) and installed(compiler) and keeps_firmware_in(find_program(emulator))
-        return ("host", "qemu") if has_board else ("host",)
+        return ("host", "qemu") if runs_board(platform) else ("host",)
     if "qemu" in verify and not platform.board:
         raise BadOptions(
             f"verify = qemu: {platform.name} has no board. Choose verify = host, or a platform that has a board."
@@ -432,7 +429,7 @@ def too_small(compiled: Compiled) -> str:
         if used.get(memory.name, 0) > memory.usable_bytes:
             return (
                 f"{compiled.interface.model} needs {used[memory.name]} B of {memory.name}, but QEMU's "
-                f"{platform.board.qemu_machine}, which emulates {platform.name}, has {memory.usable_bytes} B for it"
+                f"{machine_name(platform)}, which emulates {platform.name}, has {memory.usable_bytes} B for it"
             )
     return ""
 

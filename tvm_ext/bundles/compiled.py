@@ -26,8 +26,9 @@ from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import BadBundle
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library, symbol_sizes
+from tvm_ext.core.toolchain import compile_objects, section_sizes, static_library, symbol_sizes
 from tvm_ext.execution.host_model import library_sources
+from tvm_ext.execution.qemu_start import link_firmware
 from tvm_ext.packages.package import PLATFORM_FILE
 from tvm_ext.report.bundle_report import used_bytes
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, tolerance_of
@@ -100,8 +101,7 @@ def compile_bundle(folder: Path, common: Bundle, platform: Platform, own_flags: 
         firmware = compile_objects(
             [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain, include_dirs=[folder]
         )
-        script = folder / "board" / "link.ld"
-        elf = link_elf([*objects, *firmware], folder / f"{common.name}.elf", toolchain, script=script)
+        elf = link_firmware([*objects, *firmware], folder / f"{common.name}.elf", platform, folder / "board")
     shutil.rmtree(objects_dir)
     return Built(library=library, elf=elf, code_bytes=code_bytes, symbol_bytes=symbols)
 

@@ -20,10 +20,10 @@ from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.options import CompileFor, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.processes.child import ChildLimits
-from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel, library_sources
-from tvm_ext.execution.qemu_start import QemuExtras
+from tvm_ext.execution.qemu_start import QemuExtras, link_firmware
 from tvm_ext.execution.samples import Sample
 from tvm_ext.packages.package import Package
 from tvm_ext.report.interface import modelled_instructions
@@ -86,7 +86,7 @@ def _on_board(package: Package, copy: Path, there: ValuesFile, inputs: Sample, k
         sources, copy / "objects", toolchain, optimize=optimize, include_dirs=[copy, copy / "board"]
     )
     values = QemuExtras(reads=(there.path,), writes=(there.path,))
-    elf = link_elf(objects, copy / "compared.elf", toolchain, script=copy / "board" / "link.ld")
+    elf = link_firmware(objects, copy / "compared.elf", platform, copy / "board")
     found: list[tuple[Values, Values]] = []
     for replacing in ({}, known):
         there.write(replacing)

@@ -144,6 +144,8 @@ def _toolchain_problem(tables: PlatformTables) -> str | None:
                 )
             if flag.startswith("--target=") and not toolchain.uses_clang:
                 return f'{key}: {flag}: GCC has one target, its prefix says which; say compiler = "clang".'
+    if toolchain.links_with_lld and not toolchain.uses_clang:
+        return f'toolchain.prefix = {toolchain.prefix!r}: names LLVM\'s tools; say compiler = "clang" beside it.'
     if toolchain.uses_clang and toolchain.prefix and not any(one.startswith("--target=") for one in toolchain.flags):
         return (
             f"toolchain.compiler = {toolchain.compiler!r}: compiles for this machine; flags need --target=..., such as "
@@ -279,11 +281,16 @@ def _board_problem(tables: PlatformTables, board: Board) -> str | None:
         known = ", ".join(memory.name for memory in tables.memories)
         return f"board.memories.{unknown[0]}: is not a memory of the platform: {known}."
     memories = memories_of_machine(tables, board)
+    if problem := _process_problem(board) if board.is_process else _machine_problem(board):
+        return problem
     for memory in memories:
+        if memory.address is None and board.is_process:
+            continue
         if memory.address is None:
             return f"memories.{memory.name}: a board needs the address of each memory."
         placed.append((memory.address, memory.address + memory.capacity_bytes, f"memories.{memory.name}"))
-    placed.append((board.timer_address, board.timer_address + _TIMER_BYTES, "board.timer_address"))
+    if board.timer_address is not None:
+        placed.append((board.timer_address, board.timer_address + _TIMER_BYTES, "board.timer_address"))
     placed.sort()
     for begin, end, name in placed:
         if end > _ADDRESS_SPACE_BYTES:
@@ -296,6 +303,20 @@ def _board_problem(tables: PlatformTables, board: Board) -> str | None:
     if cores * board.stack_bytes >= data.capacity_bytes:
         stacks = f"{cores} of them do not" if cores > 1 else "does not"
         return f"board.stack_bytes = {board.stack_bytes}: {stacks} fit into {data.name} of {data.capacity_bytes} B."
+    return None
+
+
+def _machine_problem(board: Board) -> str | None:
+    """Check for keys that a machine of QEMU needs."""
+    missing = next((key for key in ("timer", "timer_address") if getattr(board, key) is None), None)
+    return f"board.{missing}: is missing; firmware for {board.qemu_machine} measures with it." if missing else None
+
+
+def _process_problem(board: Board) -> str | None:
+    """Check for keys that only machines have: an emulator's process has no devices, and starts at no address."""
+    for key in ("qemu_sizes", "timer_address", "starts", "memories", "vectors_address"):
+        if getattr(board, key):
+            return f"board.{key}: only a machine of QEMU has it; say qemu_machine = ..., or leave it out."
     return None
 
 

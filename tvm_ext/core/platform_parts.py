@@ -21,6 +21,9 @@ STATE_MEMORY = "state"
 LINKED_MEMORY = "linked"
 """Name of the struct that holds inputs which other models of a bundle write. No memory has this name."""
 
+LLVM_PREFIX = "llvm-"
+"""`prefix` of a toolchain whose linker and binary tools are LLVM's."""
+
 NO_SIMD = "none"
 """`simd` of a processor on which plain C runs."""
 
@@ -216,7 +219,8 @@ class Toolchain:
 
     `compiler` is the compiler's name: `clang`, `clang-19`, or after the prefix `gcc`, `gcc-13`. By default it is
     `<prefix>gcc`, and on the host the value of `CC`. clang for another processor needs `--target=`, and the prefix of
-    the GCC that links and provides the C library. `flags` have to pass `compiler_flags.py`.
+    the GCC that links and provides the C library; with the prefix `llvm-`, LLVM's linker lld links, and no GCC is
+    needed. `flags` have to pass `compiler_flags.py`.
     """
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
@@ -233,7 +237,17 @@ class Toolchain:
     @property
     def crosses_with_clang(self) -> bool:
         """True where clang compiles, and the GCC of the prefix links and provides the C library."""
-        return self.uses_clang and self.prefix != ""
+        return self.uses_clang and self.prefix not in ("", LLVM_PREFIX)
+
+    @property
+    def links_with_lld(self) -> bool:
+        """True where clang compiles and LLVM's linker links, without any GCC."""
+        return self.prefix == LLVM_PREFIX
+
+    def tool(self, name: str) -> str:
+        """Return the name of a binary tool, such as `arm-none-eabi-nm`; LLVM's has the version of the compiler."""
+        version = self.compiler.partition("-")[2] if self.links_with_lld else ""
+        return f"{self.prefix}{name}{f'-{version}' if version else ''}"
 
     @property
     def compiler_name(self) -> str:
@@ -258,8 +272,11 @@ class MachineMemory:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Board:
-    """A QEMU machine that stands in for the real board.
+    """A QEMU machine, or a process of an emulator, that stands in for the real board.
 
+    `qemu_machine` is QEMU's name of the machine. Without it, the firmware is a program that the emulator of the
+    start-up code runs as a process: its memories need no addresses, and `timer` is left out if the start-up code has no
+    counter that programs read. Then QEMU counts instructions itself if it can.
     `qemu_sizes` sets numbers of the machine's devices, each `device.property`, such as the bytes of memories: for a
     machine that stands in for another one of its family. `timer` names the counter that measures executed instructions,
     one of those that the start-up code has: of Arm's M-profile `cmsdk` (32 bits, counts down), `system_counter` (64
@@ -271,13 +288,13 @@ class Board:
     memory.
     """
 
-    qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
+    qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]*$", max_length=100)] = ""
     qemu_sizes: Annotated[dict[DeviceProperty, Count], Field(max_length=16)] = field(
         default_factory=dict[str, int], hash=False
     )
-    timer: Name
-    timer_address: Count
-    timer_hz: Positive
+    timer: Name | None = None
+    timer_address: Count | None = None
+    timer_hz: Positive = 1_000_000_000
     code_memory: Name
     data_memory: Name
     stack_bytes: Size = 16384
@@ -286,6 +303,11 @@ class Board:
         default_factory=dict[str, MachineMemory], hash=False
     )
     vectors_address: Count | None = None
+
+    @property
+    def is_process(self) -> bool:
+        """True for a program that an emulator runs as a process of its own operating system."""
+        return not self.qemu_machine
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

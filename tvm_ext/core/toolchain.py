@@ -25,6 +25,7 @@ from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.processes.at_once import turns
 from tvm_ext.core.processes.process import allowed_seconds, run_program
+from tvm_ext.core.section_table import FILE_HEADING, parsed_section
 
 if TYPE_CHECKING:
     from tvm_ext.core.platform import Toolchain  # imports pydantic, for which --help does not wait
@@ -42,6 +43,7 @@ __all__ = [
     "function_ranges",
     "host_program",
     "link_elf",
+    "link_program",
     "raw_binary",
     "section_ranges",
     "section_sizes",
@@ -113,7 +115,7 @@ def _compile(
 def static_library(objects: Sequence[Path], library: Path, toolchain: Toolchain) -> Path:
     """Create an archive of objects without times, owners or paths. An existing file is replaced."""
     library.unlink(missing_ok=True)
-    archiver = find_program(f"{toolchain.prefix}ar")
+    archiver = find_program(toolchain.tool("ar"))
     run_tool([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent, reads=objects)
     return made_by(library, archiver)
 
@@ -142,10 +144,17 @@ def link_elf(
     Raises BuildFailed, and DoesNotFit where memories are too small.
     """
     fixed = ["-nostartfiles", "-Wl,--gc-sections", "-T", str(script.resolve())]
-    tail = ["-o", str(elf.resolve()), *_absolute(objects), "-lm"]
+    return link_program(objects, elf, toolchain, flags=[*flags, *fixed], libraries=["-lm"])
+
+
+def link_program(
+    objects: Sequence[Path], elf: Path, toolchain: Toolchain, *, flags: Sequence[str], libraries: Sequence[str]
+) -> Path:
+    """Link firmware by `flags`, which name a linker script if there is one. Raises like `link_elf`."""
+    tail = ["-o", str(elf.resolve()), *_absolute(objects), *libraries]
     linker = link_command(toolchain)
     try:
-        run_tool([*linker, *flags, *fixed, *tail], elf.parent, reads=objects)
+        run_tool([*linker, *flags, *tail], elf.parent, reads=objects)
     except BuildFailed as error:
         missing = re.findall(r"region `(\w+)' overflowed by (\d+) bytes?", str(error))
         if not missing:
@@ -165,7 +174,7 @@ def disassembly(elf: Path, toolchain: Toolchain, *, machine: str = "") -> str:
     would otherwise look like a coprocessor's. objdump does not know the names of all other architectures.
     """
     chosen = ["-m", machine] if machine in _UNTOLD else []
-    command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", *chosen, str(elf.resolve())]
+    command = [find_program(toolchain.tool("objdump")), "-d", "--no-show-raw-insn", *chosen, str(elf.resolve())]
     return run_tool(command, elf.parent, reads=[elf])
 
 
@@ -177,36 +186,33 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
     if not objects:
         return {}
     folder = objects[0].parent
-    text = run_tool(
-        [find_program(f"{toolchain.prefix}objdump"), "-h", "-w", *_absolute(objects)], folder, reads=objects
-    )
+    text = run_tool([find_program(toolchain.tool("objdump")), "-h", "-w", *_absolute(objects)], folder, reads=objects)
     found: dict[str, dict[str, int]] = {}
     current: dict[str, int] = {}
     for line in text.splitlines():
-        if ":     file format" in line:
-            current = found.setdefault(Path(line.split(":     file format")[0]).name, {})
-        match = re.match(r"\s*\d+\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+[0-9a-f]+\s+[0-9a-f]+\s+\S+\s+(.*)", line)
-        kind = section_kind(match[2]) if match else None
-        if match and kind:
-            current[kind] = current.get(kind, 0) + int(match[1], 16)
+        if head := FILE_HEADING.fullmatch(line):
+            current = found.setdefault(Path(head[1]).name, {})
+        section = parsed_section(line)
+        if section and section.kind:
+            current[section.kind] = current.get(section.kind, 0) + section.num_bytes
     return {name: SectionSizes(**sizes) for name, sizes in found.items()}
 
 
 def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
     """Return the addresses [begin, end) of an ELF file's sections, where they run and where they are loaded."""
-    command = [find_program(f"{toolchain.prefix}objdump"), "-h", "-w", str(elf.resolve())]
+    command = [find_program(toolchain.tool("objdump")), "-h", "-w", str(elf.resolve())]
     found: list[tuple[int, int]] = []
     for line in run_tool(command, elf.parent, reads=[elf]).splitlines():
-        match = re.match(r"\s*\d+\s+\S+\s+([0-9a-f]+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+\S+\s+\S+\s+(.*)", line)
-        if match and "ALLOC" in match[4]:
-            size = int(match[1], 16)
-            found += [(begin, begin + size) for begin in sorted({int(match[2], 16), int(match[3], 16)})]
+        section = parsed_section(line)
+        if section and section.kind:
+            begins = sorted({section.address, section.load_address})
+            found += [(begin, begin + section.num_bytes) for begin in begins]
     return found
 
 
 def raw_binary(elf: Path, target: Path, toolchain: Toolchain, *, section: str) -> Path:
     """Write the bytes of an ELF file's section to a file."""
-    copier = find_program(f"{toolchain.prefix}objcopy")
+    copier = find_program(toolchain.tool("objcopy"))
     wanted = ["-O", "binary", "-j", section, str(elf.resolve()), str(target.resolve())]
     run_tool([copier, *wanted], elf.parent, reads=[elf])
     return made_by(target, copier)
@@ -214,7 +220,7 @@ def raw_binary(elf: Path, target: Path, toolchain: Toolchain, *, section: str) -
 
 def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]:
     """Return the names that objects use and none of them defines."""
-    program = find_program(f"{toolchain.prefix}nm")
+    program = find_program(toolchain.tool("nm"))
     wanted = run_tool([program, "-u", *_absolute(objects)], objects[0].parent, reads=objects)
     defined = run_tool([program, "--defined-only", *_absolute(objects)], objects[0].parent, reads=objects)
     names = set(re.findall(r"^\S+ \S (\S+)$", defined, re.MULTILINE))
@@ -223,7 +229,7 @@ def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]
 
 def function_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[str, int, int]]:
     """Return name and addresses [begin, end) of each function of an ELF file, including static functions."""
-    text = run_tool([find_program(f"{toolchain.prefix}nm"), "-S", str(elf.resolve())], elf.parent, reads=[elf])
+    text = run_tool([find_program(toolchain.tool("nm")), "-S", str(elf.resolve())], elf.parent, reads=[elf])
     found = re.findall(r"^([0-9a-f]+) ([0-9a-f]+) [tTwW] (\S+)$", text, re.MULTILINE)
     return [(name, begin, begin + int(size, 16)) for at, size, name in found for begin in (int(at, 16) & ~1,)]
 
@@ -232,21 +238,9 @@ def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int
     """Return the bytes of each function and variable that objects export, by name."""
     if not objects:
         return {}
-    command = [find_program(f"{toolchain.prefix}nm"), "-S", "--defined-only", "--extern-only", *_absolute(objects)]
+    command = [find_program(toolchain.tool("nm")), "-S", "--defined-only", "--extern-only", *_absolute(objects)]
     text = run_tool(command, objects[0].parent, reads=objects)
     return {name: int(size, 16) for size, name in re.findall(r"^[0-9a-f]+ ([0-9a-f]+) \S (\S+)$", text, re.MULTILINE)}
-
-
-def section_kind(section_flags: str) -> str | None:
-    """Return the size that a section counts toward, or None for a section outside the target's memory."""
-    flags = set(re.split(r",\s*", section_flags.strip()))
-    if "ALLOC" not in flags:
-        return None
-    if "CODE" in flags:
-        return "text"
-    if "CONTENTS" not in flags:
-        return "bss"
-    return "rodata" if "READONLY" in flags else "data"
 
 
 def _absolute(paths: Iterable[Path]) -> list[str]:
@@ -257,6 +251,9 @@ def _absolute(paths: Iterable[Path]) -> list[str]:
 LANGUAGE_FLAGS = ("-std=c11", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
 """Warnings that build files of packages enable. They stay warnings, because other compilers have other warnings."""
+
+LLD_FLAGS = ("-fuse-ld=lld",)
+"""Flags with which clang links by LLVM's linker."""
 
 STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
 """Warnings as errors, for the tests of this project and for a package's target `strict`."""
@@ -319,10 +316,21 @@ def link_command(toolchain: Toolchain) -> list[str]:
     if not toolchain.crosses_with_clang:
         compiler = find_compiler(toolchain)
         _check_specs(compiler, toolchain)
+        if toolchain.links_with_lld:
+            find_program(linker_name(toolchain))
+            compiler = [*compiler, *LLD_FLAGS]
         return [*compiler, *_arguments(toolchain.flags, toolchain)]
     compiler = [find_program(f"{toolchain.prefix}gcc")]
     _check_specs(compiler, toolchain)
     return [*compiler, *_of_gcc(toolchain)]
+
+
+def linker_name(toolchain: Toolchain) -> str:
+    """Return the program that links for a cross toolchain: the GCC of its prefix, or LLVM's linker."""
+    if not toolchain.links_with_lld:
+        return f"{toolchain.prefix}gcc"
+    version = toolchain.compiler.partition("-")[2]
+    return f"ld.lld-{version}" if version else "ld.lld"
 
 
 def _arguments(flags: Sequence[str], toolchain: Toolchain) -> list[str]:
@@ -391,7 +399,13 @@ _LINE_CHARACTERS = 1000
 _PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi and libnewlib-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
+    "qemu-aarch64": "qemu-user",
+    "qemu-hexagon": "qemu-user",
+    "qemu-riscv64": "qemu-user",
     "qemu-system-riscv32": "qemu-system-misc",
+    "qemu-system-xtensa": "qemu-system-misc",
+    "xtensa-lx106-elf-gcc": "gcc-xtensa-lx106",
+    "node": "nodejs",
     "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf",
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "gcc": "gcc",
@@ -422,7 +436,8 @@ def find_program(name: str) -> str:
 def install_hint(name: str) -> str:
     """Return the command that installs a program on Debian and Ubuntu, or an empty string."""
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
-    package = name if re.fullmatch(r"clang-[0-9]+", name) else _PACKAGES.get(known)
+    llvm = re.fullmatch(r"(clang|ld\.lld|llvm)(?:-[a-z]+)?(-[0-9]+)?", name)
+    package = f"{llvm[1].removeprefix('ld.')}{llvm[2] or ''}" if llvm else _PACKAGES.get(known)
     return f"apt install {package.replace(' and ', ' ')}" if package else ""
 
 
@@ -458,9 +473,8 @@ def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and
 
 Place = tuple[str, str]
 """An object file's name, and one of its sections."""
-_SECTION = re.compile(r"\s*\d+\s+(\S+)\s+([0-9a-f]+)\s+[0-9a-f]+\s+[0-9a-f]+\s+[0-9a-f]+\s+\S+\s+(.*)")
 _SYMBOL = re.compile(r"[0-9a-f]+ (.{7}) (\S+)\t[0-9a-f]+ +(?:\.hidden )?(\S+)$")
-_RELOCATION = re.compile(r"[0-9a-f]+ +\S+ +(\S+?)(?:[+-]0x[0-9a-f]+)?$")
+_RELOCATION = re.compile(r"[0-9a-f]+ +\S+ +(\S+?)(?:[+-](?:0x)?[0-9a-f]+)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,7 +499,7 @@ class ObjectCode:
 
 def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
     """Read objects with different file names. Raises MissingTool, BuildFailed."""
-    program = find_program(f"{toolchain.prefix}objdump")
+    program = find_program(toolchain.tool("objdump"))
     command = [program, "-h", "-t", "-r", "-w", *(str(path.resolve()) for path in objects)]
     text = run_tool(command, objects[0].parent, reads=objects)
     num_bytes: dict[Place, int] = {}
@@ -494,16 +508,16 @@ def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
     everywhere: dict[str, Place] = {}
     file, section = "", ""
     for line in text.splitlines():
-        if head := re.fullmatch(r"(.*):     file format .*", line):
+        if head := FILE_HEADING.fullmatch(line):
             file = Path(head[1]).name
             known[file] = {}
         elif head := re.fullmatch(r"RELOCATION RECORDS FOR \[(\S+)\]:", line):
             section = head[1]
-        elif found := _SECTION.fullmatch(line):
-            place = (file, found[1])
-            known[file][found[1]] = place
-            if section_kind(found[3]) not in (None, "bss"):
-                num_bytes[place] = num_bytes.get(place, 0) + int(found[2], 16)
+        elif part := parsed_section(line):
+            place = (file, part.name)
+            known[file][part.name] = place
+            if part.kind not in (None, "bss"):
+                num_bytes[place] = num_bytes.get(place, 0) + part.num_bytes
         elif found := _SYMBOL.fullmatch(line):
             known[file].setdefault(found[3], (file, found[2]))
             if found[2] != "*UND*" and found[1][0] in "gu!w":

@@ -23,6 +23,7 @@ from codegen_c.program.makespan import (
     successive_signals,
 )
 from codegen_c.program.parallel import Entry, ParallelProgram, RunStep
+from codegen_c.targets.registry import machine_name, startup_of
 from tvm_ext.core.errors import BadInput, BuildFailed, MissingTool, RunFailed
 from tvm_ext.core.platform import Board, Platform
 from tvm_ext.core.processes.process import allowed_seconds
@@ -79,6 +80,8 @@ def run_qemu(
     came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
     if interface.servers:
         return _run_shared(elf, platform, interface, len(samples), came, time_limit_s, parallel)
+    if platform.board.is_process:
+        return _run_process(elf, platform, interface, len(samples), came, time_limit_s, extras)
     ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed, extras)
     return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
 
@@ -148,7 +151,7 @@ def qemu_result(
     """
     outputs = outputs_of(data, interface, num_samples, elf.name)
     assert platform.board is not None, "the caller has looked"
-    if not counted:
+    if not counted or platform.board.timer is None:
         instructions = None
     elif fields["wrapped"]:
         instructions = unwrap_instructions(fields, coarse, platform.board, instruction_shift(platform.board))
@@ -158,6 +161,41 @@ def qemu_result(
         outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform),
         driver_calls=_driver_calls(fields),
     )  # fmt: skip
+
+
+def _run_process(
+    elf: Path,
+    platform: Platform,
+    interface: Interface,
+    num_samples: int,
+    came: bytes,
+    time_limit_s: float,
+    extras: QemuExtras | None,
+) -> RunResult:
+    """Run firmware as a process of its emulator, which counts instructions by a plugin if the program has no timer.
+
+    Without a timer and without the plugin, the result has no instructions.
+    """
+    assert platform.board is not None, "the caller has looked"
+    by_plugin = platform.board.timer is None and startup_of(platform).takes_plugins
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / INPUTS).write_bytes(came)
+        seconds = allowed_seconds(time_limit_s)
+        counting = count_plugin(elf, platform, interface.run, folder) if by_plugin else None
+        given = (extras or QemuExtras()) + (counting or QemuExtras())
+        (fields,) = boot(elf, platform, None, folder, seconds, [""], None, given)
+        data = (folder / OUTPUTS).read_bytes()
+        counted = _instructions_of_run(folder) if counting else None
+    result = qemu_result(elf, platform, interface, num_samples, data, fields, fields)
+    return replace(result, instructions=counted) if by_plugin else result
+
+
+def _instructions_of_run(folder: Path) -> int | None:
+    """Return the instructions of the measured run of the first processor; None if the plugin saw no such run."""
+    text = (folder / f"{_EVENTS}.0").read_text(encoding="utf-8")
+    begins, ends = ([int(count) for count in re.findall(rf"^{kind} (\d+)$", text, re.MULTILINE)] for kind in "RE")
+    return ends[_MEASURED_RUN] - begins[_MEASURED_RUN] if min(len(begins), len(ends)) > _MEASURED_RUN else None
 
 
 def _run_shared(
@@ -247,21 +285,20 @@ def boot(
 
     shift, extras: as in `qemu_command`.
     """
-    assert platform.board is not None, "the caller checked the board"
     words = ("run", INPUTS, OUTPUTS, *([hex(placed.address)] if placed else []))
     own = (qemu_loads(placed) if placed else QemuExtras()) + (extras or QemuExtras())
     return [
-        _fields(line, elf, platform.board)
+        _fields(line, elf, machine_name(platform))
         for line in started(elf, platform, shift, folder, seconds, prefixes, words, own)
     ]
 
 
-def _fields(line: str, elf: Path, board: Board) -> Fields:
+def _fields(line: str, elf: Path, machine: str) -> Fields:
     """Parse a report line of firmware. Raises RunFailed if a required field is missing."""
     fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line)}
     absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
     if absent:
-        raise RunFailed(f"{elf.name} on {board.qemu_machine} did not report {absent[0]}; compile the model again.")
+        raise RunFailed(f"{elf.name} on {machine} did not report {absent[0]}; compile the model again.")
     return fields
 
 

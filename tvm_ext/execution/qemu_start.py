@@ -1,9 +1,12 @@
-"""Start QEMU on firmware without the right to start other programs, and compile QEMU's plugins.
+"""Start an emulator on firmware without the right to start other programs, and compile QEMU's plugins.
 
 By semihosting, firmware can ask QEMU to open, write, rename and remove files, and to run a shell command (SYS_SYSTEM).
 Our firmware needs only two files. QEMU therefore gets rights to these files, to its own program and to its libraries,
 and no right to start a process. The kernel enforces this (`tvm_ext/core/processes/confine.py`), and QEMU's own
 `-sandbox` enforces it again if QEMU was built with it.
+
+A process of an emulator has the same rights. Its system calls reach this machine's kernel, so it only starts where the
+kernel filters them. A program that a Python module runs makes no system calls: the module offers it the two files.
 """
 
 from __future__ import annotations
@@ -12,18 +15,27 @@ import os
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import as_file, files
+from importlib.util import find_spec
 from pathlib import Path
 
-from codegen_c.emit.firmware import qemu_arguments
-from codegen_c.targets.registry import startup_of
-from tvm_ext.core.errors import RunFailed
+from codegen_c.emit.firmware import LINKER_SCRIPT, emulator_arguments, firmware_libraries, firmware_link_flags
+from codegen_c.targets.instruction_set import Startup
+from codegen_c.targets.registry import machine_name, startup_of
+from tvm_ext.core.errors import MissingTool, RunFailed
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
-from tvm_ext.core.processes.confine import Rights, confined_command, has_filter
+from tvm_ext.core.processes.confine import Rights, confined_command, confined_module, has_filter
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
+from tvm_ext.core.toolchain import (
+    compile_objects,
+    find_program,
+    installed,
+    link_program,
+    linker_name,
+    shared_library,
+)
 
 INPUTS, OUTPUTS = "in.bin", "out.bin"
 """Files that firmware reads and writes, in its working folder."""
@@ -63,9 +75,20 @@ class QemuExtras:
         )  # fmt: skip
 
 
-def keeps_firmware_in(emulator: str) -> bool:
+def runs_board(platform: Platform) -> bool:
+    """Return True if this machine has the compiler and the emulator of a platform's board, and can confine firmware."""
+    startup, toolchain = startup_of(platform), platform.toolchain
+    compilers = [toolchain.compiler_name, linker_name(toolchain)] if toolchain.prefix else []
+    if not all(map(installed, compilers)):
+        return False
+    if startup.emulator_module:
+        return find_spec(startup.emulator) is not None
+    return installed(startup.emulator) is not None and _keeps_firmware_in(platform, find_program(startup.emulator))
+
+
+def _keeps_firmware_in(platform: Platform, emulator: str) -> bool:
     """Return True if the emulator or this machine's kernel prevents firmware from running programs."""
-    return bool(_sandboxed(emulator)) or has_filter()
+    return bool(_own_sandbox(platform, emulator)) or has_filter()
 
 
 def qemu_command(
@@ -82,32 +105,61 @@ def qemu_command(
     The firmware may only read `in.bin`, write `out.bin`, and use the files of `extras`. Files to write are created here
     if they do not exist, because the sandbox needs their paths. shift: as in `qemu_arguments`.
 
-    Raises MissingTool, and RunFailed if nothing on this machine can prevent QEMU from starting programs.
+    Raises MissingTool, and RunFailed if nothing on this machine can prevent the emulator from starting programs.
     """
-    given = extras or QemuExtras()
-    emulator = find_program(startup_of(platform).emulator)
-    own = _sandboxed(emulator)
-    if not keeps_firmware_in(emulator):
+    given, startup = extras or QemuExtras(), startup_of(platform)
+    if startup.emulator_module:
+        return _module_command(startup, elf, folder, words, given)
+    emulator = find_program(startup.emulator)
+    own = _own_sandbox(platform, emulator)
+    if not _keeps_firmware_in(platform, emulator):
         raise RunFailed(
-            f"{Path(emulator).name} was built without -sandbox, and this machine has no filter of system calls, so "
+            f"{Path(emulator).name} has no -sandbox, and this machine has no filter of system calls, so "
             "nothing prevents firmware from running programs here. Install a QEMU with seccomp, or leave the board out "
             "with --verify host."
         )
-    line = "".join(f",arg={word}" for word in words)
-    command = [
-        emulator, *qemu_arguments(platform, shift=shift), *own,
-        "-semihosting-config", f"enable=on,target=native{line}", "-kernel", str(elf.resolve()), *given.arguments,
-    ]  # fmt: skip
-    writes = [folder / OUTPUTS, *given.writes]
+    further = emulator_arguments(platform, str(elf.resolve()), words, shift=shift, extras=given.arguments)
+    rights = _rights(elf, folder, given, reads=_program_folders(emulator), executes=True, demands_filter=not own)
+    if startup.runs == "process":  # its system calls reach this machine's kernel
+        rights = replace(rights, programs=(str(Path(emulator).resolve()), *_loaders()))
+    return confined_command(rights, [emulator, *own, *further])
+
+
+def _loaders() -> list[str]:
+    """Return the loaders of shared libraries, which the kernel starts together with a program."""
+    folders = [folder for folder in map(Path, ("/lib", "/lib64")) if folder.is_dir()]
+    return [str(path.resolve()) for folder in folders for path in folder.glob("ld-*.so*")]
+
+
+def _module_command(startup: Startup, elf: Path, folder: Path, words: Sequence[str], extras: QemuExtras) -> list[str]:
+    """Return the command that lets a Python module run a program. Raises MissingTool without the package it needs."""
+    if find_spec(startup.emulator) is None:
+        raise MissingTool(
+            f"{startup.emulator} is not installed, which runs the firmware: pip install {startup.emulator}."
+        )
+    rights = _rights(elf, folder, extras, reads=None)
+    return confined_module(rights, startup.emulator_module, [str(elf.resolve()), *words])
+
+
+def _rights(
+    elf: Path,
+    folder: Path,
+    extras: QemuExtras,
+    *,
+    reads: Sequence[str] | None,
+    executes: bool = False,
+    demands_filter: bool = False,
+) -> Rights:
+    """Return the rights of an emulator, and create the files that it may write. reads: its own files, None for all."""
+    writes = [folder / OUTPUTS, *extras.writes]
     for path in writes:
         path.touch()
-    reads = [elf, folder / INPUTS, *given.reads, *writes]
-    rights = Rights(
-        reads=(*_program_folders(emulator), *(str(path.resolve()) for path in reads)),
+    files_read = [elf, folder / INPUTS, *extras.reads, *writes]
+    return Rights(
+        reads=None if reads is None else (*reads, *(str(path.resolve()) for path in files_read)),
         writes=tuple(str(path.resolve()) for path in writes),
-        executes=True, file_bytes=_FILE_BYTES, demands_filter=not own,
+        executes=executes, file_bytes=_FILE_BYTES, demands_filter=demands_filter,
     )  # fmt: skip
-    return confined_command(rights, command)
 
 
 def started(
@@ -125,7 +177,6 @@ def started(
     prefixes: texts before `instructions=` in the report lines, one for each line.
     Raises MissingTool, and RunFailed with the board's output.
     """
-    assert platform.board is not None, "the caller checked the board"
     command = qemu_command(elf, platform, folder, shift=shift, words=words, extras=extras)
     done = run_program(command, folder, seconds=seconds)
     said = (done.stdout + done.stderr).strip()
@@ -134,11 +185,16 @@ def started(
         tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
         silent = " and printed nothing; look for an endless loop, or for a reason why it does not start."
         left = _FORBIDDEN if done.status == -signal.SIGSYS and not done.problem else done.left
-        raise RunFailed(f"{elf.name} on {platform.board.qemu_machine} {left}{tail if said else silent}")
+        raise RunFailed(f"{elf.name} on {machine_name(platform)} {left}{tail if said else silent}")
     return [found[0] for found in lines if found]
 
 
 _FORBIDDEN = "was stopped, because it made a forbidden request to QEMU, such as to run a command on this machine"
+
+
+def _own_sandbox(platform: Platform, emulator: str) -> tuple[str, ...]:
+    """Return the emulator's arguments that forbid it to start processes; a process of an emulator has none."""
+    return () if platform.board is None or platform.board.is_process else _sandboxed(emulator)
 
 
 @cache
@@ -154,6 +210,19 @@ def _program_folders(emulator: str) -> list[str]:
     beside = [str(program.parent.parent / name) for name in _PREFIX_FOLDERS]
     libraries = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/")]
     return [*_SYSTEM, str(program), *beside, *libraries]
+
+
+def link_firmware(
+    objects: Sequence[Path], elf: Path, platform: Platform, board: Path, *, flags: Sequence[str] = ()
+) -> Path:
+    """Link the firmware of a platform's board, dropping code that is not reached.
+
+    board: folder of the board's files, with the linker script if there is one. Raises MissingTool, BuildFailed,
+    DoesNotFit.
+    """
+    own = firmware_link_flags(platform, str((board / LINKER_SCRIPT).resolve()))
+    toolchain = platform.toolchain_of(platform.processor)
+    return link_program(objects, elf, toolchain, flags=[*flags, *own], libraries=firmware_libraries(platform))
 
 
 def compiled_plugin(package: str, name: str, folder: Path) -> Path:

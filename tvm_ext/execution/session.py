@@ -17,6 +17,7 @@ import numpy as np
 
 from codegen_c.program.interface import Interface
 from codegen_c.program.status import NOT_READY
+from codegen_c.targets.registry import machine_name
 from tvm_ext.core.errors import NotReady, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import PATIENCE, allowed_seconds
@@ -94,7 +95,7 @@ class QemuSession(Session):
         if platform.board is None:
             raise RunFailed(f"platform {platform.name} has no board; open the session on the host.")
         self.interface: Interface = interface
-        self._machine = platform.board.qemu_machine
+        self._machine = machine_name(platform)
         self._seconds, self._closed = allowed_seconds(seconds), False
         with ExitStack() as held:
             folder = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import MissingTool, TvmExtError
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform, Toolchain
 from tvm_ext.core.processes.process import run_program
-from tvm_ext.core.toolchain import find_compiler, find_program, link_command
+from tvm_ext.core.toolchain import find_compiler, find_program, link_command, linker_name
 
 _TIME_LIMIT_S = 20
 _LIBRARIES = ("libc.a", "libm.a", "libgcc.a")
@@ -28,12 +29,21 @@ def tool_versions(platform: Platform, *, host: bool = True, emulator: bool = Tru
     if toolchain.crosses_with_clang:
         asked.append(lambda: [find_program(f"{toolchain.prefix}gcc")])
     if toolchain.prefix:
-        asked.append(lambda: [find_program(f"{toolchain.prefix}ld")])
+        asked.append(
+            lambda: [find_program(linker_name(toolchain) if toolchain.links_with_lld else f"{toolchain.prefix}ld")]
+        )
     if platform.board and emulator:
-        asked.append(lambda: [find_program(startup_of(platform).emulator)])
+        asked.append(partial(_emulator, platform))
     if host:
         asked.append(partial(find_compiler, HOST_TOOLCHAIN))
     return [*map(_version_of, asked), *_libraries(toolchain)]
+
+
+def _emulator(platform: Platform) -> list[str]:
+    startup = startup_of(platform)
+    return (
+        [sys.executable, "-m", startup.emulator_module] if startup.emulator_module else [find_program(startup.emulator)]
+    )
 
 
 def _version_of(command: Callable[[], list[str]]) -> str:

@@ -15,8 +15,9 @@ from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import bars_html, rows_html
-from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.execution.host_model import library_sources
+from tvm_ext.execution.qemu_start import link_firmware
 from tvm_ext.execution.runner import Runner, check_device, run_by, tail_of
 from tvm_ext.execution.samples import Sample
 
@@ -135,7 +136,7 @@ def profile_on_device(package: ProfiledPackage, sample: Sample, runner: Runner) 
         objects = compile_objects(
             sources, built / "objects", toolchain, optimize=package.optimize, flags=flags, include_dirs=include
         )
-        elf = link_elf(objects, built / "profile.elf", toolchain, script=package.folder / "board" / "link.ld")
+        elf = link_firmware(objects, built / "profile.elf", platform, package.folder / "board")
         found = run_by(runner, elf, platform, interface, [sample])
     layers = measured_layers(found.said, platform)
     steps = {str(step.get("name")): step for step in package.report_steps}

@@ -60,6 +60,11 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
             f"platform {platform.name} has no board in QEMU, which a profile needs; compile for a platform with a "
             "board, or count instructions on the host with callgrind."
         )
+    if platform.board.is_process:
+        raise RunFailed(
+            f"platform {platform.name} runs firmware as a process, whose memories have no addresses to profile; "
+            "compile for a platform with a machine of QEMU, or count instructions on the host with callgrind."
+        )
     if interface.servers:
         raise RunFailed(
             f"{interface.model}: several processors share a run, and a profile only supports one processor; compile "

@@ -20,7 +20,7 @@ def platform_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
     for platform in platforms:
         processors = "\n".join(_processor(processor) for processor in platform["processors"])
         memories = "\n".join(f"{memory['name']} {binary(memory['capacity_bytes'])}" for memory in platform["memories"])
-        machine = platform["board"]["qemu_machine"] if "board" in platform else "-"
+        machine = _machine(platform.get("board"))
         table.add_row(platform["name"], processors, memories, machine)
     return table
 
@@ -41,9 +41,13 @@ def board_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
             binary(sum(memory["capacity_bytes"] for memory in platform["memories"] if memory["kind"] == kind))
             for kind in ("ram", "rom")
         ]
-        machine = platform["board"]["qemu_machine"] if platform.get("board") else "-"
+        machine = _machine(platform.get("board"))
         table.add_row(platform["name"], core, f"{first['clock_hz'] / 1e6:g}", *sizes, machine)
     return table
+
+
+def _machine(board: Mapping[str, Any] | None) -> str:
+    return "-" if board is None else board.get("qemu_machine") or "a process"
 
 
 def platform_details(platform: Mapping[str, Any]) -> list[RenderableType]:
@@ -55,7 +59,7 @@ def platform_details(platform: Mapping[str, Any]) -> list[RenderableType]:
     parts.append(f"By default tensors are in {platform['activations']} and weights in {platform['weights']}.")
     if board := platform.get("board"):
         note = ", which has the same core but other memories" if board.get("memories") else ""
-        parts.append(f"In QEMU: {board['qemu_machine']}{note}.")
+        parts.append(f"In QEMU: {_machine(board)}{note}.")
     for title, key in (("Sources", "sources"), ("Derived or assumed", "assumptions")):
         statements = platform.get(key, ())
         parts += [f"[bold]{title}[/bold]"] if statements else []

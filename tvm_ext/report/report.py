@@ -43,6 +43,7 @@ from codegen_c.program.steps import (
     writes,
 )
 from codegen_c.program.tensors import KeptState
+from codegen_c.targets.registry import machine_name
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.extensions import PASSES, extensions
 from tvm_ext.core.model_nodes import ModelNode
@@ -555,4 +556,4 @@ def machine_of(platform: Platform) -> dict[str, Any] | None:
         {"name": memory.name, "capacity_bytes": memory.capacity_bytes}
         for memory in (platform.on_machine.memories if differs else ())
     ]
-    return {"name": platform.board.qemu_machine, "memories": memories}
+    return {"name": machine_name(platform), "memories": memories}

@@ -23,7 +23,8 @@ from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.core.toolchain import compile_objects
+from tvm_ext.execution.qemu_start import link_firmware
 from tvm_ext.profiling.device_profile import counting_flags
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
 from tvm_ext.tuning.layers import TunedLayer, method_text
@@ -185,7 +186,7 @@ def linked(
     objects = compile_objects(
         sources, folder / "build", toolchain, optimize=optimize, flags=flags, include_dirs=[folder, folder / "board"]
     )
-    elf = link_elf(objects, folder / "layers.elf", toolchain, script=folder / "board" / "link.ld")
+    elf = link_firmware(objects, folder / "layers.elf", platform, folder / "board")
     return elf, steps_of_package(folder / _TRACE)
 
 

@@ -55,7 +55,7 @@ class Bench:
     @classmethod
     def of(cls, platform: Platform, options: BuildOptions, runner: Runner | None = None) -> Self:
         """Return the bench of a platform. Raises BadOptions if the platform has no board."""
-        if platform.board is None:
+        if platform.board is None or platform.board.is_process:
             raise BadOptions(
                 f"tune: {platform.name} has no board in QEMU, on which kernels are measured. Choose a platform with a "
                 "board, such as cortex_m4 or cortex_m55, add a [board] table to your platform file, or leave tune out."

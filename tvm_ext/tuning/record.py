@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codegen_c.kernels.measurements import KernelMethod
+from codegen_c.targets.registry import machine_name
 from tvm_ext.core.platform import Platform
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.tuning.layers import TunedLayer, method_text
@@ -87,7 +88,7 @@ class Tuning:
         return {
             "metric": self._metric,
             "core": {"source": self.table.source, "bound": self.table.bound} if self.table else None,
-            "board": self.device or (self.platform.board.qemu_machine if self.platform.board else None),
+            "board": self.device or (machine_name(self.platform) if self.platform.board else None),
             "layers_measured": len(measured),
             "figures_measured_before": self.known,
             **sums,

@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "board.h"
+#if !defined(BOARD_TICKS_ARE_INSTRUCTIONS)
 #include "measure_known.h"
+#endif
 
 #define MEASURE_MAX_SHIFT 10u
 #define MEASURE_UNKNOWN UINT64_MAX
@@ -24,6 +26,15 @@ typedef struct {
     int32_t status;
 } measurement;
 
+#if defined(BOARD_TICKS_ARE_INSTRUCTIONS)
+/* Returns the ticks as instructions, or MEASURE_UNKNOWN if the program has no timer. */
+static inline uint64_t measure_instructions(measurement subject, measurement empty, measurement loop)
+{
+    (void)empty;
+    (void)loop;
+    return subject.ticks == 0u || subject.wrapped != 0u ? MEASURE_UNKNOWN : subject.ticks;
+}
+#else
 /* Returns the instructions that correspond to the ticks at a given shift, rounded to nearest. */
 static inline uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)
 {
@@ -46,5 +57,6 @@ static inline uint64_t measure_instructions(measurement subject, measurement emp
     }
     return MEASURE_UNKNOWN;
 }
+#endif
 
 #endif

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "semihosting_call.h"
-
 #define SEMIHOSTING_OPEN 0x01u
 #define SEMIHOSTING_CLOSE 0x02u
 #define SEMIHOSTING_WRITE0 0x04u
@@ -21,6 +19,8 @@
 #define SEMIHOSTING_MODE_WRITE_BINARY 5u
 #define SEMIHOSTING_APPLICATION_EXIT 0x20026u
 
+#include "semihosting_call.h"
+
 static inline void semihosting_print(const char *text)
 {
     (void)semihosting_call(SEMIHOSTING_WRITE0, text);
@@ -29,49 +29,49 @@ static inline void semihosting_print(const char *text)
 /* Opens a file. Returns a handle, or -1 on error. */
 static inline int32_t semihosting_open(const char *path, size_t length, uint32_t mode)
 {
-    const uint32_t block[3] = {(uint32_t)(uintptr_t)path, mode, (uint32_t)length};
+    const uintptr_t block[3] = {(uintptr_t)path, mode, length};
     return semihosting_call(SEMIHOSTING_OPEN, block);
 }
 
 /* Closes a file. Returns 0 on success. */
 static inline int32_t semihosting_close(int32_t file)
 {
-    const uint32_t block[1] = {(uint32_t)file};
+    const uintptr_t block[1] = {(uintptr_t)file};
     return semihosting_call(SEMIHOSTING_CLOSE, block);
 }
 
 /* Reads from a file. Returns the number of bytes that were not read: 0 on success. */
 static inline int32_t semihosting_read(int32_t file, void *data, size_t bytes)
 {
-    const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, (uint32_t)bytes};
+    const uintptr_t block[3] = {(uintptr_t)file, (uintptr_t)data, bytes};
     return semihosting_call(SEMIHOSTING_READ, block);
 }
 
 /* Writes to a file. Returns the number of bytes that were not written: 0 on success. */
 static inline int32_t semihosting_write(int32_t file, const void *data, size_t bytes)
 {
-    const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, (uint32_t)bytes};
+    const uintptr_t block[3] = {(uintptr_t)file, (uintptr_t)data, bytes};
     return semihosting_call(SEMIHOSTING_WRITE, block);
 }
 
 /* Sets the position in a file. Returns 0 on success. */
 static inline int32_t semihosting_seek(int32_t file, size_t offset)
 {
-    const uint32_t block[2] = {(uint32_t)file, (uint32_t)offset};
+    const uintptr_t block[2] = {(uintptr_t)file, offset};
     return semihosting_call(SEMIHOSTING_SEEK, block);
 }
 
 /* Returns the length of an open file in bytes, or -1 on error. */
 static inline int32_t semihosting_file_length(int32_t file)
 {
-    const uint32_t block[1] = {(uint32_t)file};
+    const uintptr_t block[1] = {(uintptr_t)file};
     return semihosting_call(SEMIHOSTING_FILE_LENGTH, block);
 }
 
 /* Copies the command line to `buffer` as text. Returns 0 on success. */
 static inline int32_t semihosting_command_line(char *buffer, size_t capacity)
 {
-    const uint32_t block[2] = {(uint32_t)(uintptr_t)buffer, (uint32_t)capacity};
+    const uintptr_t block[2] = {(uintptr_t)buffer, capacity};
     return semihosting_call(SEMIHOSTING_GET_CMDLINE, block);
 }
 
@@ -100,7 +100,7 @@ static inline void semihosting_print_hex(uint32_t value)
 
 __attribute__((noreturn)) static inline void semihosting_exit(uint32_t code)
 {
-    const uint32_t block[2] = {SEMIHOSTING_APPLICATION_EXIT, code};
+    const uintptr_t block[2] = {SEMIHOSTING_APPLICATION_EXIT, code};
     for (;;) {
         (void)semihosting_call(SEMIHOSTING_EXIT_EXTENDED, block);
     }

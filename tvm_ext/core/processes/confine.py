@@ -56,7 +56,7 @@ _ALLOW, _END, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of Landlock, the same on all machines
 _PATH_BENEATH = 1
-_WRITE_FILE, _READ_FILE, _READ_FOLDER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_EXECUTE_FILE, _WRITE_FILE, _READ_FILE, _READ_FOLDER, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _CHANGES = sum(1 << bit for bit in range(4, 13))
 """Rights of a folder: to remove and to create files and folders of all kinds."""
 _RENAMES_ACROSS = 1 << 13
@@ -69,6 +69,7 @@ class Rights:
     writes: existing files, and folders with everything below them, that may be written.
     reads: the same for reading; None for all.
     executes: whether the process may become another program; it may never start one.
+    programs: the programs that it may become, with the loaders of their libraries; None for all.
     file_bytes: the largest file that it may write, 0 for no limit.
     demands_filter: whether to fail where this machine has no filter of system calls, instead of going on without it.
     """
@@ -76,6 +77,7 @@ class Rights:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] | None = None
     executes: bool = False
+    programs: tuple[str, ...] | None = None
     file_bytes: int = 0
     demands_filter: bool = False
 
@@ -137,8 +139,12 @@ def _restrict_files(libc: ctypes.CDLL, rights: Rights) -> None:
     of_file = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0)
     of_folder = of_file | _CHANGES | (_RENAMES_ACROSS if version >= 2 else 0)
     reading = _READ_FILE | _READ_FOLDER if rights.reads is not None else 0
+    running = _EXECUTE_FILE if rights.programs is not None else 0
     ruleset = libc.syscall(
-        _CREATE_RULESET, ctypes.create_string_buffer(struct.pack("Q", of_folder | reading), 8), ctypes.c_size_t(8), 0
+        _CREATE_RULESET,
+        ctypes.create_string_buffer(struct.pack("Q", of_folder | reading | running), 8),
+        ctypes.c_size_t(8),
+        0,
     )
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "accesses to files cannot be limited")
@@ -147,6 +153,8 @@ def _restrict_files(libc: ctypes.CDLL, rights: Rights) -> None:
     for path in ("/dev/null", "/dev/urandom", *(rights.reads or ())):
         if reading:
             _allow_beneath(libc, ruleset, path, _READ_FILE, reading)
+    for path in rights.programs or ():
+        _allow_beneath(libc, ruleset, path, running, running)
     if libc.syscall(_RESTRICT_SELF, ruleset, 0) != 0:
         raise OSError(ctypes.get_errno(), "accesses to files cannot be limited")
     os.close(ruleset)

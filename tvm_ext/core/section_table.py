@@ -1,0 +1,62 @@
+"""Read the sections of object files from what objdump prints, GNU's or LLVM's.
+
+GNU's objdump prints the flags of a section. LLVM's prints one of four kinds, so constants are told by the names of
+their sections.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+FILE_HEADING = re.compile(r"(.*):\s+file format .*")
+_GNU = re.compile(r"\s*\d+\s+(\S+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+[0-9a-f]+\s+\S+\s+(.*)")
+_LLVM = re.compile(r"\s*\d+ (\S+)\s+([0-9a-f]{8,16}) ([0-9a-f]{8,16})(?: ([0-9a-f]{8,16}))?\s*(TEXT|DATA|BSS|DEBUG)?.*")
+_CONSTANT = re.compile(r"\.s?rodata\b|.*\.rodata\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section: its bytes, the addresses where it runs and where it is loaded, and the size that it counts toward.
+
+    kind: `text`, `rodata`, `data` or `bss`; None for a section outside of the target's memory.
+    """
+
+    name: str
+    num_bytes: int
+    address: int
+    load_address: int
+    kind: str | None
+
+
+def parsed_section(line: str) -> Section | None:
+    """Return the section that a line describes, or None for another line."""
+    if found := _GNU.fullmatch(line):
+        name, size, address, load, flags = found.groups()
+        kind = section_kind(flags)
+    elif found := _LLVM.fullmatch(line):
+        name, size, address, load, said = found.groups()
+        kind = _kind_of_llvm(name, said)
+    else:
+        return None
+    return Section(
+        name=name, num_bytes=int(size, 16), address=int(address, 16), load_address=int(load or address, 16), kind=kind
+    )
+
+
+def section_kind(section_flags: str) -> str | None:
+    """Return the size that a section with GNU's flags counts toward."""
+    flags = set(re.split(r",\s*", section_flags.strip()))
+    if "ALLOC" not in flags:
+        return None
+    if "CODE" in flags:
+        return "text"
+    if "CONTENTS" not in flags:
+        return "bss"
+    return "rodata" if "READONLY" in flags else "data"
+
+
+def _kind_of_llvm(name: str, said: str | None) -> str | None:
+    if said == "DATA":
+        return "rodata" if _CONSTANT.match(name) else "data"
+    return {"TEXT": "text", "BSS": "bss"}.get(said or "")
