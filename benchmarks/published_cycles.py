@@ -22,13 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
-from codegen_c.emit.firmware import board_files, qemu_arguments  # noqa: E402
-from tvm_ext.core.errors import RunFailed  # noqa: E402
+from benchmarks.measure.foreign_firmware import counted  # noqa: E402
+from codegen_c.emit.firmware import board_files  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.core.toolchain import find_compiler, find_program, link_elf  # noqa: E402
-from tvm_ext.profiling.core_table import core_table  # noqa: E402
-from tvm_ext.profiling.layer_names import PackageSteps  # noqa: E402
-from tvm_ext.profiling.profile_package import counted_layers, profile_plugin  # noqa: E402
+from tvm_ext.core.toolchain import find_compiler, link_elf  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "published_cycles.json"
 SOURCES = ROOT / "benchmarks" / "published_cycles.toml"
@@ -57,19 +54,10 @@ def measured(code: Path, table: Mapping[str, Any], model: Mapping[str, Any]) -> 
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         elf = linked(code, platform, table, model, folder)
-        command = [
-            find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None), "-semihosting-config",
-            "enable=on,target=native", "-kernel", str(elf),
-            *profile_plugin(elf, platform, core_table(platform), RUN, folder, skip=1).arguments,
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode:
-            raise RunFailed(f"{code.name}: {(done.stdout + done.stderr)[-300:]}")
-        layers = counted_layers(elf, platform, core_table(platform), folder, PackageSteps())
-    estimated = round(sum(layer.cycles for layer in layers))
-    published = round(table["clock_hz"] / model["inferences_per_second"])
+        found = counted(elf, platform, RUN, folder, skip=1)
+    estimated, published = round(found.cycles), round(table["clock_hz"] / model["inferences_per_second"])
     return {
-        "instructions": sum(layer.num_instructions for layer in layers), "estimated_cycles": estimated,
+        "instructions": found.instructions, "estimated_cycles": estimated,
         "published_cycles": published, "ratio": round(estimated / published, 3),
     }  # fmt: skip
 

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import tflite
 
+from benchmarks.measure.foreign_firmware import counted
 from tvm_ext.core.errors import BuildFailed, RunFailed
+from tvm_ext.core.platform import Platform
 
 FIRMWARE = Path(__file__).parent / "tflm_firmware"
 _FLAGS = ("-mthumb", "-mfloat-abi=hard", "-ffunction-sections", "-fdata-sections", "-w")
@@ -40,12 +42,18 @@ _INT8_ONLY = re.compile(r"TFLMRegistration Register_(\w+)_INT8\(\);")
 _DEFINED = re.compile(r"^TFLMRegistration\*? Register_(\w+)\(", re.MULTILINE)
 _MAPPED = re.compile(r"^ \.(\S+)\s+0x[0-9a-f]+\s+0x([0-9a-f]+)\s+(\S+)$")
 _ICOUNT_SHIFT = 6
+_INVOKE = "_ZN6tflite16MicroInterpreter6InvokeEv"
+_WARM_UP_RUNS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board of QEMU: compiler flags, machine, linker script, the define that names it, and its timer's tick."""
+    """A board of QEMU: compiler flags, machine, linker script, the define that names it, and its timer's tick.
 
+    platform: name of the same board among our platforms.
+    """
+
+    platform: str
     flags: tuple[str, ...]
     machine: str
     script: str
@@ -55,10 +63,12 @@ class Board:
 
 BOARDS = {
     "cortex_m4": Board(
+        platform="cortex_m4",
         flags=("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16"), machine="mps2-an386", script="mps2.ld",
         define="-DTIMER_CMSDK", nanoseconds_per_tick=40,
     ),
     "cortex_m55": Board(
+        platform="cortex_m55",
         flags=("-mcpu=cortex-m55",), machine="mps3-an547", script="mps3.ld",
         define="-DTIMER_SYSTEM_COUNTER", nanoseconds_per_tick=31.25,
     ),
@@ -94,13 +104,15 @@ class Sources:
 
 @dataclass(frozen=True, kw_only=True)
 class TflmFigures:
-    """Measurements of one file: instructions of one run after two others, bytes of arena and flash.
+    """Measurements of one file: instructions and cycles of one run after two others, bytes of arena and flash.
 
-    arena_bytes: what the interpreter used, without its statics. flash_bytes: model file, runtime and kernels after the
-    linker dropped unused sections, without the C and C++ libraries.
+    cycles: estimated by the table of the core, without waits of memories. arena_bytes: what the interpreter used,
+    without its statics. flash_bytes: model file, runtime and kernels after the linker dropped unused sections, without
+    the C and C++ libraries.
     """
 
     instructions: int
+    cycles: int
     arena_bytes: int
     flash_bytes: int
 
@@ -156,8 +168,10 @@ def measured(sources: Sources, board: Board, archive: Path, model: Path, folder:
     found = re.search(r"ticks=(\d+) arena=(\d+)", said)
     if not found:
         raise RunFailed(f"TensorFlow Lite Micro did not run {model.name}: {said.strip()[:200]}")
+    run = counted(elf, Platform.load(board.platform), _INVOKE, folder, skip=_WARM_UP_RUNS)
     return TflmFigures(
         instructions=round(int(found[1]) * board.nanoseconds_per_tick) >> _ICOUNT_SHIFT,
+        cycles=round(run.cycles - run.waits),
         arena_bytes=int(found[2]),
         flash_bytes=_flash_bytes(link_map.read_text(encoding="utf-8"), folder),
     )
