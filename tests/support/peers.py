@@ -8,7 +8,13 @@ from types import ModuleType
 
 import pytest
 
-_EXTRAS = {"ai_edge_litert": "reference", "tflite_micro": "reference", "torch": "torch", "sklearn": "train"}
+_EXTRAS = {
+    "ai_edge_litert": "reference",
+    "tflite_micro": "reference",
+    "torch": "torch",
+    "sklearn": "train",
+    "ethosu": "vela",
+}
 
 
 def peer(name: str) -> ModuleType:

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from documentation.report_keys import undescribed
 from tests.support.page_commands import page_steps
+from tests.support.peers import peer
+from tests.support.tflite_models import ds_cnn
 from tvm_ext.core.files.output_folder import in_the_way
 
 
@@ -54,13 +57,36 @@ def test_the_early_exit(repository: Path, tmp_path: Path) -> None:
     assert counted == pytest.approx([best, best, worst, worst], abs=0.11)  # the page prints tenths, rounded down
 
 
-def _follow(name: str, repository: Path, tmp_path: Path) -> tuple[list[str], str]:
-    """Run the commands of a page; return the names of its files and its last output, which the page promises."""
+@pytest.mark.board
+def test_layers_for_an_ethos_u(repository: Path, tmp_path: Path) -> None:
+    """Every layer of a run arrives at the driver with a command stream; the header in its place computes nothing."""
+    peer("ethosu.vela")
+    files, _ = _follow("ethos_u.md", repository, tmp_path, {"model.tflite": ds_cnn(int8=True)})
+    assert files == ["ethos_u.toml", "streams.py", "npu.c", "ethosu_driver.h"]
+    package = tmp_path / "work" / "net"
+    report = json.loads((package / "report.json").read_text(encoding="utf-8"))
+    layers = report["processors"][-1]["steps"]
+    assert len(layers) >= 4
+    assert (package / "streams.h").read_text().count("commands_") == 3 * len(layers)
+    run = ["make", "-s", "-C", str(package), "run", "DRIVER=npu.c"]
+    failed = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
+    assert "FAIL outputs differ" in failed.stdout + failed.stderr, "every layer was started with its stream"
+
+
+def _follow(
+    name: str, repository: Path, tmp_path: Path, given: Mapping[str, bytes] | None = None
+) -> tuple[list[str], str]:
+    """Run the commands of a page; return the names of its files and its last output, which the page promises.
+
+    given: files that the reader has.
+    """
     steps = list(page_steps(repository / "docs" / "howto" / name))
     environment = {**os.environ, "PATH": f"{_programs(repository, tmp_path)}:{os.environ['PATH']}"}
     printed = ""
     work = tmp_path / "work"
     work.mkdir()
+    for file, data in (given or {}).items():
+        (work / file).write_bytes(data)
     for step in steps:
         if step.kind == "file":
             (work / step.name).write_text(step.text, encoding="utf-8")
