@@ -2,10 +2,12 @@
 
     python benchmarks/modelled.py
     python benchmarks/modelled.py --networks ds_cnn_int8 --splits --platforms cortex_m4     other results are kept
+    python benchmarks/modelled.py --networks --splits --platforms cortex_m4 --files ad01_int8.tflite har.tflite
 
 Each network is compiled, run once on the platform's board in QEMU, and counted by layer (`tvm-ext profile`); a step of
 several calls is their sum. Networks within a budget have steps that are cut into rows: a search decides by their price,
-which is to be within 1.15 of what runs. Instructions are not cycles.
+which is to be within 1.15 of what runs. Each file is compiled without a budget, and within 7 tenths of the arena that it
+then needs. Instructions are not cycles.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ SPLITS = {
 }  # fmt: skip
 """Networks and budgets in bytes that cut them into rows; a result is called `NAME within BYTES`."""
 BOUNDS = (1.15, 1.25, 2.0)
+SPLIT_SHARE = 0.7
+"""Budget of a file that is split, as a share of its arena without a budget."""
 _WORST = 5
 
 
@@ -54,9 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
     parser.add_argument("--platforms", nargs="*", default=PLATFORMS)
     parser.add_argument("--splits", nargs="*", default=tuple(SPLITS), help="networks within their budgets, too")
+    parser.add_argument("--files", nargs="*", type=Path, default=(), help="model files, split and not")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    found: dict[str, dict[str, Any]] = known(options.results).get("networks", {})
+    before = known(options.results)
+    found: dict[str, dict[str, Any]] = before.get("networks", {})
+    files: dict[str, dict[str, Any]] = before.get("files", {})
+
+    def write() -> None:
+        parts = {"totals": stamped(_totals(found)), "networks": found, "files": files}
+        write_result(options.results, {name: part for name, part in parts.items() if part})
+
     split = [(network, ram) for network in options.splits for ram in SPLITS[network]]
     for network, ram in [*((network, None) for network in options.networks), *split]:
         model = encoder_block(256, 64, 4) if network == "attention_256_64_4_fp32" else zoo.build(network)
@@ -69,8 +81,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 one = {"skipped": reason_of(error)}
             found[platform] = _in_order({**found.get(platform, {}), name: stamped(one)})
             print(name, platform, {k: v for k, v in one.items() if k != "steps"}, flush=True)
-            write_result(options.results, {"totals": stamped(_totals(found)), "networks": found})
+            write()
+    for platform, path in ((platform, path) for platform in options.platforms for path in options.files):
+        for name, one in _of_file(path, platform):
+            files[platform] = {**files.get(platform, {}), name: stamped(one)}
+            print(name, platform, {k: v for k, v in one.items() if k != "steps"}, flush=True)
+            write()
     return 0
+
+
+def _of_file(path: Path, platform: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the results of a file by name: without a budget, and within a share of the arena that it then needs."""
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        mod, ram = tvm_ext.load(path), None
+        for title in (path.stem, f"{path.stem} split"):
+            try:
+                package = tvm_ext.build(mod, platform, Path(name) / "out", BuildOptions(verify=(), ram=ram))
+            except TvmExtError as error:
+                yield title, {"skipped": reason_of(error)}
+                return
+            rows = list(rows_of(package))
+            arena = sum(memory["used_bytes"] for memory in package.report["memories"] if memory["kind"] == "ram")
+            yield title, {**summary(rows), "arena_bytes": arena, "steps": rows}
+            ram = int(arena * SPLIT_SHARE)
 
 
 def _in_order(networks: Mapping[str, Any]) -> dict[str, Any]:
