@@ -1,11 +1,12 @@
 """Copy the pages of the site to a folder, for any site generator that reads mkdocs.yml.
 
-    python documentation/stage.py [FOLDER]
+    python documentation/stage.py [FOLDER] [--without-demos]
 
 The subfolder `pages` of FOLDER (default: build/) receives the pages of docs/, the tutorials and the documents of the
 project, with links changed to places in the site. FOLDER/mkdocs.yml is mkdocs.yml with folders replaced by their pages.
-A page directly in docs/ that mkdocs.yml does not name is listed at the entry `topics`. This step needs no hook or
-plugin of the site generator, so the generator can be replaced.
+A page directly in docs/ that mkdocs.yml does not name is listed at the entry `topics`. The front page gets networks
+that run in the browser (documentation/demos.py), if clang for WebAssembly is there. This step needs no hook or plugin
+of the site generator, so the generator can be replaced.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from documentation.demos import with_demos, write_demos  # noqa: E402
 from documentation.links import links, with_links  # noqa: E402
 from documentation.tutorial_page import tutorial_page  # noqa: E402
 
@@ -41,10 +43,14 @@ _PICTURE = re.compile(r"^!\[(?P<text>[^\]]*)\]\((?:\.\./)*(?P<path>pictures/\w+\
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build")
-    folder: Path = parser.parse_args(arguments).folder
+    parser.add_argument("--without-demos", action="store_true", help="compile no network for the front page")
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder
     pages = folder / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     documents = _documents()
+    written = [] if options.without_demos else write_demos(pages / "demos")
+    documents["docs/index.md"] = with_demos(documents["docs/index.md"], written)
     for path, text in documents.items():
         place = _place(path)
         _write(pages / place, _with_pictures(with_links(text, path, place, _place_of)))

@@ -23,7 +23,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["TVM_EXT_CACHE"] = tempfile.mkdtemp(prefix="tvm_ext_cache_")
     atexit.register(shutil.rmtree, os.environ["TVM_EXT_CACHE"], ignore_errors=True)
 
-_UNCOUNTED = ("boards", "fuzz", "kernels", "models", "passes", "regressions")
+_UNCOUNTED = ("boards", "browser", "fuzz", "kernels", "models", "passes", "regressions")
 """Folders of tests whose builds measure no coverage, but for tests that are marked `coverage`."""
 _MEASURE_COVERAGE = assurance.selftest_coverage
 
@@ -110,6 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "riscv_board": _absent("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
         "riscv_clang": _absent("clang"),
         "process_board": _absent("clang-19", "ld.lld-19", "llvm-nm-19", "qemu-aarch64"),
+        "browser": _absent("chromium", "clang-19", "wasm-ld-19"),
         "analyzers": missing_tools(),
     }
     for mark, tools in missing.items():

@@ -67,9 +67,14 @@ def emit_compare(path: str, *, on_board: bool) -> dict[str, str]:
     return {HEADER: _HEADER_TEXT, f"board/{_SOURCE}" if on_board else _SOURCE: source}
 
 
+def arena_inside(interface: Interface, memory: str) -> str:
+    """Return the C expression of a memory's arena inside the run function of a package that is not in a bundle."""
+    if interface.holds_context:
+        return f"((struct {interface.model}_{INSTANCE} *)(void *)context->bytes)->{memory}"
+    return union_name(interface.model, memory)
+
+
 def compare_line(interface: Interface, memory: str, name: str, place: int) -> str:
     """Return the line of a run that hands a tensor over; it follows the step that writes the tensor."""
-    arena = union_name(interface.model, memory)
-    if interface.holds_context:
-        arena = f"((struct {interface.model}_{INSTANCE} *)(void *)context->bytes)->{memory}"
+    arena = arena_inside(interface, memory)
     return f"    tvm_ext_compare({place}u, {arena}.{name}, sizeof {arena}.{name});"

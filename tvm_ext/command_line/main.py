@@ -34,6 +34,7 @@ from tvm_ext.command_line.options import (
 )
 from tvm_ext.command_line.package_commands import (
     compare_command,
+    demo_command,
     evaluate_command,
     package_of,
     problems_command,
@@ -243,6 +244,7 @@ app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
 app.command("problems")(problems_command)
 app.command("report")(report_command)
+app.command("demo")(demo_command)
 app.command("doctor", cls=Command)(doctor_command)
 app.command("explain", cls=Command)(explain_command)
 

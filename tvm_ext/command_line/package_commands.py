@@ -1,4 +1,4 @@
-"""Commands that take a package: `report`, `profile`, `compare`, `evaluate` and `problems`."""
+"""Commands that take a package: `report`, `demo`, `profile`, `compare`, `evaluate` and `problems`."""
 
 from __future__ import annotations
 
@@ -74,11 +74,39 @@ def report_command(
         from tvm_ext.report.page.page import report_page
 
         place = file or folder.absolute().with_name(f"{folder.absolute().name}-report.html")
-        _write_page(place, report_page(report))
-        if as_json:
-            print_json({"file": str(place)})
-        else:
-            stdout.print(f"written to {place}", highlight=False, markup=False, soft_wrap=True)
+        _write_page(place, report_page(report), "Give --html another file.")
+        _say_written(place, as_json)
+
+
+def demo_command(
+    folder: Folder,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE.html]", help="File for the page. Default: <package>-demo.html."),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write a page that runs a package in a browser.
+
+    The package's C is compiled to WebAssembly, and the page contains it: one HTML file, which needs no network. A user
+    draws, shows a picture, speaks, types values or chooses a test vector, and sees what each layer computes.
+    """
+    with errors_shown(as_json, debug):
+        from tvm_ext.browser.page import demo_page
+
+        place = file or folder.absolute().with_name(f"{folder.absolute().name}-demo.html")
+        with waiting("Compiling to WebAssembly"):
+            text = demo_page(tvm_ext.Package.load(folder))
+        _write_page(place, text, "Give another file.")
+        _say_written(place, as_json)
+
+
+def _say_written(place: Path, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": str(place)})
+    else:
+        stdout.print(f"written to {place}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _write_trace(path: Path, folder: Path, report: dict[str, Any]) -> None:
@@ -98,21 +126,22 @@ def _write_trace(path: Path, folder: Path, report: dict[str, Any]) -> None:
         raise BadInput(f"{path}: cannot be written: {reason}. Give --trace the path of a new file.") from None
 
 
-def _write_page(path: Path, text: str) -> None:
+def _write_page(path: Path, text: str, way_out: str) -> None:
     """Write a page as a whole or not at all.
 
+    way_out: sentence for a file that is not replaced.
     Raises BadInput if the file cannot be written, or exists and is not an HTML page.
     """
     try:
         if os.path.lexists(path) and not _is_page(path):
-            raise BadInput(f"{path}: exists and is not an HTML page. Give --html another file.")
+            raise BadInput(f"{path}: exists and is not an HTML page. {way_out}")
         with staged(path.absolute().parent, path.name) as staging:
             new = staging / "new"
             new.write_bytes(text.encode())
             new.replace(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"{path}: cannot be written: {reason}. Give --html a writable path.") from None
+        raise BadInput(f"{path}: cannot be written: {reason}. Give a writable path.") from None
 
 
 def _is_page(path: Path) -> bool:

@@ -1,8 +1,7 @@
-"""Values that the steps of a package write, from its report and trace, whose contents are not trusted."""
+"""Values that the steps of a package write, from its report, whose contents are not trusted."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,16 +33,6 @@ class ComparedValue:
     only_moves: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepLines:
-    """Lines [begin, end) of a step in a C file, counted from 1. functions: names of the functions that it calls."""
-
-    file: str
-    begin: int
-    end: int
-    functions: tuple[str, ...]
-
-
 def compared_values(report: Mapping[str, Any], folder: Path) -> list[ComparedValue]:
     """Return the values in the order of the last steps that write them, without states.
 
@@ -66,23 +55,6 @@ def compared_values(report: Mapping[str, Any], folder: Path) -> list[ComparedVal
             f"{folder / 'report.json'}: does not describe what steps write. Compile the model again."
         ) from None
     return list(values.values())
-
-
-def step_lines(trace: Path) -> list[StepLines]:
-    """Return the lines of each step, in order. Raises BadPackage for a damaged trace."""
-    try:
-        code = cast("list[dict[str, Any]]", json.loads(trace.read_text(encoding="utf-8"))["code"])
-        functions = [(str(entry["name"]), {*entry["steps"]}) for entry in code if entry["is"] == "function"]
-        return [
-            StepLines(
-                file=str(entry["file"]), begin=int(entry["lines"][0]), end=int(entry["lines"][1]),
-                functions=tuple(name for name, steps in functions if steps & {*entry["steps"]}),
-            )
-            for entry in code
-            if entry["is"] == "step"
-        ]  # fmt: skip
-    except (OSError, KeyError, TypeError, ValueError, IndexError, RecursionError):
-        raise BadPackage(f"{trace}: does not describe the lines of steps. Compile the model again.") from None
 
 
 def _tensor(output: Mapping[str, Any]) -> Tensor:

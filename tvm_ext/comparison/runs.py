@@ -5,7 +5,6 @@ In the second run the reference's values replace the results of all steps, so th
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,7 @@ import numpy as np
 
 from codegen_c.emit.inspection import HEADER, compare_line, emit_compare
 from codegen_c.program.interface import Interface
-from tvm_ext.comparison.compared_values import ComparedValue, StepLines
-from tvm_ext.core.errors import BadPackage
+from tvm_ext.comparison.compared_values import ComparedValue
 from tvm_ext.core.options import CompileFor, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.processes.child import ChildLimits
@@ -26,6 +24,7 @@ from tvm_ext.execution.host_model import HostModel, library_sources
 from tvm_ext.execution.qemu_start import QemuExtras, link_firmware
 from tvm_ext.execution.samples import Sample
 from tvm_ext.packages.package import Package
+from tvm_ext.packages.step_lines import StepLines, copy_with_lines
 from tvm_ext.report.interface import modelled_instructions
 
 Array = np.ndarray
@@ -144,43 +143,13 @@ def instrumented_copy(
 
     Raises BadPackage if the lines of the C code are not the steps that the trace describes.
     """
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.elf", "*.a", "build"))
     there = ValuesFile(path=copy / "values.bin", values=values)
+    added: dict[int, list[str]] = {}
+    for index, value in enumerate(values):
+        line = compare_line(interface, value.tensor.memory, value.tensor.name, there.place(index))
+        added.setdefault(value.step, []).append(line)
+    copy_with_lines(folder, copy, lines, HEADER, after=added)
     there.path.touch()  # programs that run the copy may write the files that exist
-    added: dict[str, dict[int, list[str]]] = {}
-    for step, written in enumerate(lines):
-        for index, value in enumerate(values):
-            if value.step == step:
-                line = compare_line(interface, value.tensor.memory, value.tensor.name, there.place(index))
-                added.setdefault(written.file, {}).setdefault(written.end, []).append(line)
-    for file in dict.fromkeys(written.file for written in lines):
-        if Path(file).name != file or not (copy / file).is_file():
-            raise BadPackage(f"{folder}: has no file {file!r}, which trace.json names. Compile the model again.")
-        text = _lines_of(copy / file)
-        for written in lines:
-            if written.file == file:
-                _check_step(folder / file, text, written)
-        marked = [line for number, line in enumerate(text, 1) for line in (*added.get(file, {}).get(number, ()), line)]
-        (copy / file).write_text("\n".join([f'#include "{HEADER}"', *marked, ""]), encoding="utf-8")
     for name, text in emit_compare(str(there.path), on_board=on_board).items():
         (copy / name).write_text(text, encoding="utf-8")
     return there
-
-
-def _lines_of(file: Path) -> list[str]:
-    """Return the lines of a C file. Raises BadPackage for a file that is not text."""
-    try:
-        return file.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadPackage(f"{file}: cannot be read ({error}); compile the model again.") from None
-
-
-def _check_step(file: Path, text: Sequence[str], written: StepLines) -> None:
-    """Raise BadPackage if the lines do not call the step's function, or end in the middle of a statement."""
-    inside = text[written.begin - 1 : written.end - 1]
-    calls = not written.functions or any(f"{name}(" in line for name in written.functions for line in inside)
-    if not inside or not calls or not inside[-1].rstrip().endswith((";", "}", "*/")):
-        raise BadPackage(
-            f"{file}, lines {written.begin} to {written.end - 1}: are not the step that trace.json describes. Lines "
-            "were added or removed in the C code. Change lines in place, or compile the model again."
-        )

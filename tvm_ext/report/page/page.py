@@ -75,7 +75,7 @@ def _model_part(report: Report, anchor: str) -> ModelPart:
     return ModelPart(
         anchor=anchor, name=model["name"], platform=report["platform"],
         source=f"{model['source'] if 'source' in model else model['format']}, sha256 {str(model['sha256'])[:12]}",
-        verified=_verified(report), tiles=_tiles(report), budgets=budget_bars(report),
+        verified=verdict(report), tiles=_tiles(report), budgets=budget_bars(report),
         maps=[
             memory_picture(arena, [thing for thing in things if thing.memory == arena.memory], report["steps"])
             for arena in arenas_of(report)
@@ -89,7 +89,7 @@ def _model_part(report: Report, anchor: str) -> ModelPart:
     )  # fmt: skip
 
 
-def _verified(report: Report) -> tuple[str, str]:
+def verdict(report: Report) -> tuple[str, str]:
     """Return the verdict in a few words, and `good`, `doubt` (no other runtime read the model) or `bad`."""
     results = {place: one for place, one in report["verify"].items() if one}
     if not results:
@@ -172,8 +172,8 @@ def _page(**values: Any) -> str:
             **values,
             style=style,
             script=script,
-            style_hash=_digest(style),
-            script_hash=_digest(script),
+            style_hash=digest(style),
+            script_hash=digest(script),
             words=WORDS,
             layer_kinds=LAYER_KINDS,
         )
@@ -181,11 +181,11 @@ def _page(**values: Any) -> str:
 
 
 @cache
-def environment() -> Environment:
-    """Return the templates of this folder. Every value in them is escaped."""
+def environment(*others: Path) -> Environment:
+    """Return the templates of this folder and of other folders. Every value in them is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=FileSystemLoader([*others, Path(__file__).parent]), undefined=StrictUndefined, autoescape=True,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     return remember_compiled(environment)
 
@@ -193,15 +193,24 @@ def environment() -> Environment:
 @cache
 def _texts() -> tuple[str, str]:
     """Return style and script of the page."""
-    style = (
+    return style_text(), script_text()
+
+
+def script_text() -> str:
+    """Return the script of pages: facts of what is pointed at, graphs, and sorting of tables."""
+    return (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+
+
+def style_text() -> str:
+    """Return the style of pages: colours for light and dark, tables and pictures."""
+    return (
         environment()
         .get_template("page.css.j2")
         .render(light=variables(LIGHT), dark=variables(DARK), kinds=KINDS, layer_kinds=LAYER_KINDS)
     )
-    return style, (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """Return the hash of a text, by which the content security policy of the page allows it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 

@@ -1,0 +1,1 @@
+"""Packages in a browser: a page that runs a package as WebAssembly."""
