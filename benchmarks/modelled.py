@@ -6,8 +6,8 @@
 
 Each network is compiled, run once on the platform's board in QEMU, and counted by layer (`tvm-ext profile`); a step of
 several calls is their sum. Networks within a budget have steps that are cut into rows: a search decides by their price,
-which is to be within 1.15 of what runs. Each file is compiled without a budget, and within 7 tenths of the arena that it
-then needs. Instructions are not cycles.
+which is to be within 1.15 of what runs. Each file is compiled without a budget, and within 7 tenths of the arena that
+it then needs. Instructions are not cycles.
 """
 
 from __future__ import annotations
