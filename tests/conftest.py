@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "board": _absent("arm-none-eabi-gcc", "qemu-system-arm"),
         "riscv_board": _absent("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
         "riscv_clang": _absent("clang"),
+        "wasm_board": [*_absent("clang-19", "wasm-ld-19", "node"), *(() if find_spec("wasmtime") else ("wasmtime",))],
         "process_board": _absent("clang-19", "ld.lld-19", "llvm-nm-19", "qemu-aarch64"),
         "browser": _absent("chromium", "clang-19", "wasm-ld-19"),
         "analyzers": missing_tools(),

@@ -14,6 +14,7 @@ from codegen_c.emit.firmware import (
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.forms.registry import cmake_of_forms, emit_forms
 from codegen_c.emit.image import LINK_FLAGS, image_flags
+from codegen_c.emit.module import module_file, module_link_flags, module_source
 from codegen_c.emit.templates import render
 from codegen_c.targets.registry import startup_of
 from tvm_ext.core.compiler_flags import folder_of, specs_of
@@ -33,6 +34,7 @@ def emit_build_files(
     image: bool = False,
     own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     several: bool = False,
+    module: bool = False,
     driver: str = "",
     parts: PackageParts | None = None,
 ) -> dict[str, str]:
@@ -42,7 +44,8 @@ def emit_build_files(
     a bundle, whose self-tests and firmware are built with the bundle's. otherwise: sources that are optimized for the
     other aim (size instead of speed, or the reverse). image: True if the package contains a relocatable image.
     own_flags: compiler flags of the sources that run on processors other than the first. several: True if several
-    processors run the model. driver: source of the reference drivers of accelerators, if there are any. parts:
+    processors run the model. module: True if the package is also linked as a module. driver: source of the
+    reference drivers of accelerators, if there are any. parts:
     description of the package for other build systems, whose files are added; None if some sources need flags of their
     own, which those systems cannot express.
     """
@@ -84,6 +87,9 @@ def emit_build_files(
         "process": board is not None and board.is_process,
         "link": firmware_link_flags(platform, "board/link.ld") if board else [],
         "libraries": firmware_libraries(platform) if board else (),
+        "module": module_source(model) if module else "",
+        "module_file": module_file(model, platform) if module else "",
+        "module_link": module_link_flags(platform) if module else [],
         "run": _run_command(platform, several) if board else [],
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,

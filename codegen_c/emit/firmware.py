@@ -151,6 +151,11 @@ def emulator_arguments(
     ]  # fmt: skip
 
 
+def stack_bytes_of(platform: Platform) -> int:
+    """Return the bytes of the stack of each processor. The platform must have a board."""
+    return _stack_bytes(_board(platform))
+
+
 def firmware_link_flags(platform: Platform, script: str) -> list[str]:
     """Return the flags that link firmware, after those of the compiler; the libraries follow the objects.
 

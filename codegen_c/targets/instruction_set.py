@@ -68,6 +68,8 @@ class Startup:
     emulator_module: a Python module that runs the program instead of `emulator`, with the program and its arguments;
     emulator is then the Python package that it needs. emulator_script: a file of the folder that `emulator_runs`, a
     program, runs the firmware with outside of Python; the package's Makefile has it.
+    module_suffix: if not empty, packages are also linked as `<model><suffix>`, which other programs load: with
+    module_flags, as link_flags, and with module_export for each function that the module offers, as NAME.
     """
 
     package: str
@@ -84,6 +86,9 @@ class Startup:
     libraries: tuple[str, ...] = ("-lm",)
     headers: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    module_suffix: str = ""
+    module_flags: tuple[str, ...] = ()
+    module_export: str = ""
     read_stack_pointer: str
     bounds_stack: bool = False
     image_flags: tuple[str, ...] = ()

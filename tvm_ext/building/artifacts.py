@@ -10,15 +10,16 @@ from pathlib import Path
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.drawn_vectors import DrawnVectors
-from codegen_c.emit.firmware import emit_firmware, emit_linker_sections
+from codegen_c.emit.firmware import emit_firmware, emit_linker_sections, firmware_libraries
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
+from codegen_c.emit.module import emit_module, has_module, module_file, module_link_flags, module_source
 from codegen_c.emit.offload import reference_file
 from codegen_c.emit.selftest import TestVector, constants_check, emit_selftest, emit_vectors
 from codegen_c.emit.weights import is_weights_file
 from codegen_c.program.program import drivers_of
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.toolchain import ObjectCode, compile_objects, object_code, section_sizes, static_library
+from tvm_ext.core.toolchain import ObjectCode, compile_objects, link_program, object_code, section_sizes, static_library
 from tvm_ext.execution.host_model import library_sources
 from tvm_ext.execution.qemu_start import link_firmware
 from tvm_ext.packages.package import PLATFORM_FILE
@@ -79,6 +80,7 @@ def write_texts(
             image=options.relocatable_image,
             own_flags=compiled.own_flags,
             several=bool(interface.servers),
+            module=has_module(interface, platform),
             driver=driver,
             parts=None if compiled.own_flags or interface.servers else parts,
         ),
@@ -94,6 +96,7 @@ def write_texts(
             if platform.board
             else {}
         ),
+        **emit_module(interface, platform),
         **(emit_image(interface, platform) if options.relocatable_image else {}),
         **emit_linker_sections(platform, compiled.origin),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
@@ -122,6 +125,21 @@ def library_objects(folder: Path, compiled: Compiled, options: BuildOptions, obj
     ]  # fmt: skip
 
 
+def link_module(
+    objects: Sequence[Path], folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path
+) -> Path:
+    """Link a package's objects as a module that other programs load. Raises MissingTool, BuildFailed."""
+    platform, model = compiled.platform, compiled.interface.model
+    toolchain = platform.toolchain_of(platform.processor)
+    entries = compile_objects(
+        [folder / module_source(model)], objects_dir, toolchain, optimize=options.compile_for, include_dirs=[folder]
+    )
+    return link_program(
+        [*objects, *entries], folder / module_file(model, platform), toolchain, flags=module_link_flags(platform),
+        libraries=firmware_libraries(platform),
+    )  # fmt: skip
+
+
 def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
     """Compile a package to a static library and, if the platform has a board, link the self-test firmware.
 
@@ -143,6 +161,8 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
             optimize=options.compile_for, include_dirs=[folder],
         )  # fmt: skip
         elf = link_firmware([*objects, *firmware], folder / f"{model}.elf", platform, folder / "board")
+    if has_module(compiled.interface, platform):
+        link_module(objects, folder, compiled, options, objects_dir)
     whole = not toolchain.prefix and not drivers_of(compiled.program)
     on_host = tuple(objects) if whole else ()
     code = object_code(objects, toolchain)

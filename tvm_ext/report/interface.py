@@ -164,10 +164,16 @@ def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
         data = path.read_bytes()
     except OSError as error:
         raise BadPackage(f"{path}: cannot be read: {error.strerror}; compile the model again.") from None
-    run = f"{checked.model.name}_run"
-    if not data.startswith(b"\x7fELF") or f"{run}\0".encode() not in data:
+    if not _defines(data, f"{checked.model.name}_run".encode()):
         raise BadPackage(f"{path}: is not the firmware of {checked.model.name}; compile the model again.")
     return path
+
+
+def _defines(program: bytes, function: bytes) -> bool:
+    """Return True for a program with the name of a function: an ELF file, or a module whose names have their length."""
+    if program.startswith(b"\x7fELF"):
+        return function + b"\0" in program
+    return program.startswith(b"\0asm") and bytes([len(function)]) + function in program
 
 
 def check_header(folder: Path, interface: Interface) -> None:

@@ -1,10 +1,11 @@
-"""Target of plain C for any processor: 32 single float registers, boards of Arm's M-profile and of RISC-V."""
+"""Target of plain C for any processor: 32 single float registers, boards of Arm's M-profile, RISC-V, WebAssembly."""
 
 from __future__ import annotations
 
 from codegen_c.targets.arm_m.startup import ARM_M
 from codegen_c.targets.instruction_set import InstructionSet
 from codegen_c.targets.riscv.startup import RISCV
+from codegen_c.targets.wasm.startup import WASM
 from tvm_ext.core.platform import NO_SIMD
 
 TARGET = InstructionSet(
@@ -20,5 +21,5 @@ TARGET = InstructionSet(
         "qpool2d_i8": 0.59,
         "qsoftmax_i8": 0.36,
     },
-    startups=(ARM_M, RISCV),
+    startups=(ARM_M, RISCV, WASM),
 )

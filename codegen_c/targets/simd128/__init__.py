@@ -1,0 +1,1 @@
+"""Target WebAssembly with vectors of 128 bits (SIMD128)."""

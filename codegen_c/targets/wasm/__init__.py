@@ -1,0 +1,1 @@
+"""Start-up code of modules of WebAssembly, which a runtime runs as a process."""
