@@ -47,6 +47,7 @@ def emit_firmware(
     moves: True if the model copies between memories; the firmware then counts the bytes. compares: True if the
     self-test compares outputs. image: True if the command line may end with the address of an image. drives: True if
     the model calls accelerators; the firmware then prints the number of calls, if the reference drivers count them.
+    Copied bytes are counted by the addresses of memories, which a process does not have.
     """
     _board(platform)
     part = firmware_part(interface, platform, moves=moves, compares=compares, image=image, drives=drives)
@@ -66,14 +67,14 @@ def board_files(
     `emit_firmware`.
     """
     platform = platform.on_machine
-    board, startup = _board(platform), startup_of(platform)
+    board, startup, counts = _board(platform), startup_of(platform), moves and counts_moves(platform)
     names = [*STARTUP_FILES, *(() if board.is_process else MACHINE_FILES), *startup.sources]
     names += [startup.emulator_script] if startup.emulator_script else []
     copied = {name: startup_text(name, startup) for name in names}
     copied["timer.h"] = _timer(board, startup)
-    if moves:
+    if counts:
         copied |= {name: runtime_text(name, instruction_set_of(platform.processor)) for name in DMA_COUNT}
-    copied["board.h"] = _board_header(platform, board, moves)
+    copied["board.h"] = _board_header(platform, board, counts)
     if not board.is_process:
         copied[LINKER_SCRIPT] = _linker_script(platform, board, others)
     files = {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
@@ -191,6 +192,11 @@ def _board(platform: Platform) -> Board:
     if platform.board is None:
         raise BadPlatform(f"platform {platform.name} has no [board] table; firmware needs one.")
     return platform.board
+
+
+def counts_moves(platform: Platform) -> bool:
+    """Return True if each memory has an address, so that the firmware can count what a DMA copies between them."""
+    return all(memory.address is not None for memory in platform.memories)
 
 
 def _timer(board: Board, startup: Startup) -> str:
@@ -320,7 +326,7 @@ def firmware_part(
         bundle=in_bundle,
         image=image,
         io=interface.io,
-        counts=moves,
+        counts=moves and counts_moves(platform),
         drives=drives,
         compares=compares,
         hooks=interface.has_hooks and not in_bundle,

@@ -16,7 +16,7 @@ typedef struct {
 /* Returns the element nearest to x / scale, halves to even, or away from zero; NaN becomes the least element. */
 TVM_EXT_INLINE int32_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, float x)
 {
-    const int32_t most = layer->output.is_wide ? UINT16_MAX : UINT8_MAX;
+    const int32_t most = (int32_t)(layer->output.is_wide ? UINT16_MAX : UINT8_MAX);
     const int32_t least = layer->output.is_unsigned ? 0 : -(most / 2) - 1;
     const int32_t largest = least + most;
     const float steps = layer->has_reciprocal ? x * layer->scale : x / layer->scale;

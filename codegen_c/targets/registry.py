@@ -121,9 +121,10 @@ def runtime_text(name: str, instruction_set: InstructionSet) -> str:
 
 
 def startup_text(name: str, startup: Startup) -> str:
-    """Return a file of start-up code: its own, or the shared one."""
-    own = files(startup.package) / name
-    return (own if own.is_file() else _COMMON_FIRMWARE / name).read_text(encoding="utf-8")
+    """Return a file of start-up code: its own, the shared one, or one that all packages may contain."""
+    places = (files(startup.package), _COMMON_FIRMWARE, _COMMON_RUNTIME)
+    place = next((place for place in places if (place / name).is_file()), _COMMON_FIRMWARE)
+    return (place / name).read_text(encoding="utf-8")
 
 
 def machine_name(platform: Platform) -> str:

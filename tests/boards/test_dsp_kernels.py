@@ -49,8 +49,9 @@ from tests.kernels.test_qdense_dsp import VECTORS, VECTORS_TWICE
 from tests.kernels.test_qdepthwise_dsp import STRIPS, STRIPS_TWICE, strips
 from tests.kernels.test_qwinograd_dsp import FOURS
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.execution.board import run_qemu
+from tvm_ext.execution.qemu_start import link_firmware
 
 pytestmark = pytest.mark.board
 
@@ -282,5 +283,5 @@ def _run(platform: Platform, program: Program, sample: dict[str, np.ndarray]) ->
         write_texts(folder, texts)
         files = [path for path in sorted(folder.rglob("*.c")) if not path.name.endswith("_main.c")]
         objects = compile_objects(files, folder / "build", platform.toolchain, include_dirs=[folder])
-        elf = link_elf(objects, folder / "layers.elf", platform.toolchain, script=folder / "board" / "link.ld")
+        elf = link_firmware(objects, folder / "layers.elf", platform, folder / "board")
         return run_qemu(elf, platform, interface, [sample]).outputs[0]

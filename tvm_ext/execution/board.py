@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from codegen_c.emit.firmware import instruction_shift
+from codegen_c.emit.firmware import counts_moves, instruction_shift
 from codegen_c.program.interface import Interface
 from codegen_c.program.makespan import (
     MEASURED_INPUTS,
@@ -302,8 +302,13 @@ def _fields(line: str, elf: Path, machine: str) -> Fields:
     return fields
 
 
-def _moved(fields: Fields, platform: Platform) -> dict[tuple[str, str], int]:
-    """Return the copied bytes by (source, target) memory, from the fields `moved_<from>_<to>`; without zeros."""
+def _moved(fields: Fields, platform: Platform) -> dict[tuple[str, str], int] | None:
+    """Return the copied bytes by (source, target) memory, from the fields `moved_<from>_<to>`; without zeros.
+
+    None if the firmware does not count them.
+    """
+    if not counts_moves(platform.on_machine):
+        return None
     pairs = itertools.product(enumerate(platform.memories), repeat=2)
     return {
         (source.name, target.name): count

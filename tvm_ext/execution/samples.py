@@ -93,15 +93,16 @@ class RunResult:
     stack_bytes: high-water mark of the stack of run(). instructions: executed instructions of the run, counted by QEMU,
     which are not cycles; None on a device, and if several processors share a run and could not be counted. cycles: of
     the processor, by the board's timer; None in QEMU, and if the timer wrapped. moved_bytes: bytes copied between
-    memories in QEMU, by (from, to). shared: measurements of each processor that shares the run. driver_calls: starts of
-    accelerators and waits for them, counted in QEMU. said: text that a runner printed.
+    memories in QEMU, by (from, to); None if the firmware does not count them. shared: measurements of each processor
+    that shares the run. driver_calls: starts of accelerators and waits for them, counted in QEMU. said: text that a
+    runner printed.
     """
 
     outputs: tuple[dict[str, np.ndarray], ...]
     stack_bytes: int
     instructions: int | None = None
     cycles: int | None = None
-    moved_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    moved_bytes: Mapping[tuple[str, str], int] | None = field(default_factory=dict[tuple[str, str], int])
     shared: SharedRun | None = None
     driver_calls: tuple[int, int] | None = None
     said: str = ""

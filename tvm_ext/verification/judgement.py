@@ -301,12 +301,13 @@ def judged_runs(
         results["qemu"], wrong = _against_reference(subject, expected, answers, "board")
         problems += [*wrong, *_driver_problems(compiled, board)]
         planned = moved_bytes(compiled.program)
-        if board.moved_bytes != planned:
+        if board.moved_bytes is not None and board.moved_bytes != planned:
             text = f"board: moved {board.moved_bytes} bytes between memories, but {planned} were planned"
             problems.append(Problem(text=text, cause="run"))
         # C code replaces an accelerator in QEMU, so that the instructions counted are not those of the device.
         counted = None if drivers_of(compiled.program) else board.instructions
-        results["qemu"] |= {"instructions": counted, "moved": moved_table(board.moved_bytes)}
+        moved = None if board.moved_bytes is None else moved_table(board.moved_bytes)
+        results["qemu"] |= {"instructions": counted, "moved": moved}
     return results, problems
 
 
