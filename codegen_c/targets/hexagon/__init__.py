@@ -1,0 +1,1 @@
+"""Hexagon with HVX, vectors of 128 bytes."""

@@ -1,0 +1,16 @@
+/* The functions of string.h that packages use; library.c defines them. */
+#ifndef TVM_EXT_STRING_H
+#define TVM_EXT_STRING_H
+
+#include <stddef.h>
+
+void *memcpy(void *to, const void *from, size_t bytes);
+void *memmove(void *to, const void *from, size_t bytes);
+void *memset(void *to, int value, size_t bytes);
+int memcmp(const void *one, const void *other, size_t bytes);
+size_t strlen(const char *text);
+char *strchr(const char *text, int letter);
+int strcmp(const char *one, const char *other);
+int strncmp(const char *one, const char *other, size_t most);
+
+#endif

@@ -1,0 +1,117 @@
+"""Kernels of Hexagon's HVX in QEMU: the instructions themselves against the numpy references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import tvm_ext
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.operators.kinds import Operator, QPool2d, Window
+from codegen_c.targets.hexagon.kernels import pooling as pooling_hvx
+from codegen_c.targets.hexagon.kernels import products as products_hvx
+from codegen_c.targets.hexagon.kernels.products import WordRescale
+from tests.boards.test_dsp_kernels import run_on_board
+from tests.kernels.on_target import taken_on
+from tests.kernels.quantized import elements, seeds
+from tests.kernels.test_q_hvx import HVX, STRATEGIES
+from tests.kernels.test_qconv2d_dsp import image, pointwise
+from tests.support.sweeps import some_of
+from tvm_ext import BuildOptions
+from tvm_ext.core.platform import Platform
+
+pytestmark = [pytest.mark.board, pytest.mark.process_board]
+
+PLATFORM = Platform.load("hexagon_v66")
+QUICK = replace(PLATFORM, toolchain=replace(PLATFORM.toolchain, speed_flags=("-O1",)))
+"""The same with C that compiles in less time; no bit depends on it."""
+
+
+def assert_on_board(
+    calls: list[Implementation], operators: Sequence[Operator], seed: int = 0, platform: Platform = PLATFORM
+) -> None:
+    """Outputs of the program are those of the references."""
+    inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
+    outputs = run_on_board(platform, list(operators), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+@pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
+def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
+    """One program of ten random operators, of either type and rounding."""
+
+    @settings(
+        max_examples=1, deadline=None, derandomize=True, phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.lists(taken_on(HVX, kernel, STRATEGIES[kernel]), min_size=10, max_size=10), seeds)
+    def check(operators: list[Operator], seed: int) -> None:
+        assert_on_board([kernel.implement(one, HVX, StoredRows()) for one in operators], operators, seed, QUICK)
+
+    check()
+
+
+def whole_vectors() -> tuple[list[Operator], list[Implementation]]:
+    """Layers with several vectors of channels, one of them incomplete, of either type; and pools of such images."""
+    layers: list[Operator] = []
+    pools: list[Operator] = []
+    for dtype in ("int8", "uint8"):
+        layers += [
+            pointwise(np.arange(rows * depth).reshape(rows, depth) % 255 - 127, dtype=dtype)
+            for rows, depth in ((150, 33), (64, 40), (32, 16))
+        ]
+        source, output = image(1, 5, 6, 150, dtype=dtype), image(1, 3, 3, 150, dtype=dtype)
+        window = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 0))
+        top = 60 if dtype == "int8" else 190
+        maximum = QPool2d(inputs=(source,), outputs=(output,), method="max", window=window, low=top - 170, high=top)
+        mean, low = image(1, 1, 1, 150, dtype=dtype, scale=0.013), -128 if dtype == "int8" else 0
+        whole = Window(kernel=(5, 6))
+        average = QPool2d(inputs=(source,), outputs=(mean,), method="average", window=whole, low=low, high=low + 255)
+        same = replace(average, outputs=(replace(source, shape=(1, 1, 1, 150)),), rounding="tflite")
+        pools += [maximum, average, same]
+    calls = [products_hvx.QCONV2D.implement(one, HVX, StoredRows()) for one in layers]
+    return [*layers, *pools], [*calls, *(pooling_hvx.KERNEL.implement(one, HVX, StoredRows()) for one in pools)]
+
+
+@pytest.mark.parametrize("version", some_of(["v66"], sweep=["v65", "v67", "v68"]))
+def test_several_vectors_of_channels(version: str) -> None:
+    """Versions of the processor have the same instructions."""
+    operators, calls = whole_vectors()
+    flags = [flag.replace("v66", version) for flag in PLATFORM.toolchain.flags]
+    assert_on_board(calls, operators, 3, replace(PLATFORM, toolchain=replace(PLATFORM.toolchain, flags=tuple(flags))))
+
+
+def test_halves_go_to_even() -> None:
+    """Factors of a power of two: one sum of 16 lies halfway between two results."""
+    weights = [np.random.default_rng(k).integers(-2, 3, (k, 8)) for k in (7, 16, 40)]
+    operators = [
+        replace(
+            pointwise(weight),
+            inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, len(weight), scale=0.5),),
+            weight_scale=np.full(len(weight), 2.0**-4, np.float32), bias=np.arange(len(weight), dtype=np.int32),
+        )
+        for weight in weights
+    ]  # fmt: skip
+    for operator in operators:
+        assert WordRescale.of_convolution(operator).halves_even
+    assert_on_board([products_hvx.QCONV2D.implement(one, HVX, StoredRows()) for one in operators], operators)
+
+
+@pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["resnet_int8"]))
+def test_networks_give_the_bytes_of_tensorflow_lite_micro(shared_models: Path, tmp_path: Path, model: str) -> None:
+    """At most 0.05 packets of instructions for each multiply-add of the keyword network; copies go to VTCM."""
+    module = tvm_ext.load(shared_models / f"{model}.tflite")
+    report = tvm_ext.build(module, "hexagon_v66", tmp_path / "out", BuildOptions(verify=("host", "qemu"))).report
+    verified = report["verify"]["qemu"]
+    assert verified["passed"] and verified["moved"] is None
+    assert verified["instructions"] < 0.05 * report["macs"]
+    kernels = {step["kernel"] for step in report["steps"]}
+    assert {"qconv2d_hvx", "qdense_hvx"} <= kernels
+    assert any(memory["name"] == "vtcm" and memory["used_bytes"] > 0 for memory in report["memories"])

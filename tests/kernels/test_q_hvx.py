@@ -1,0 +1,44 @@
+"""Kernels of Hexagon's HVX: C with its plain fallback against the portable kernels' references."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codegen_c.kernels.contract import Kernel
+from codegen_c.operators.kinds import Operator
+from codegen_c.targets.hexagon.kernels import depthwise as depthwise_hvx
+from codegen_c.targets.hexagon.kernels import elementwise as elementwise_hvx
+from codegen_c.targets.hexagon.kernels import pooling as pooling_hvx
+from codegen_c.targets.hexagon.kernels import products as products_hvx
+from codegen_c.targets.registry import target_of
+from tests.kernels.dsp import SOME
+from tests.kernels.on_target import for_target, taken_on
+from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
+from tests.kernels.test_qbinary import binaries
+from tests.kernels.test_qconv2d import convolutions
+from tests.kernels.test_qdense import dense_layers
+from tests.kernels.test_qpool2d import pools
+from tvm_ext.core.platform import Platform
+
+HVX = target_of(Platform.load("hexagon_v66").processor)
+STRATEGIES = {
+    elementwise_hvx.KERNEL: binaries(),
+    products_hvx.QCONV2D: convolutions(),
+    depthwise_hvx.KERNEL: convolutions(depthwise=True),
+    products_hvx.QDENSE: dense_layers(),
+    pooling_hvx.KERNEL: pools(),
+}
+"""Kernels, and operators that most of them take."""
+
+
+@pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
+def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
+    @settings(SOME, max_examples=2)
+    @given(st.lists(taken_on(HVX, kernel, STRATEGIES[kernel]), min_size=1, max_size=5), seeds)
+    def check(operators: list[Operator], seed: int) -> None:
+        inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
+        assert_c_equals_reference(operators, inputs, for_target(kernel, HVX))
+
+    check()
