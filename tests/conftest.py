@@ -113,6 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "wasm_board": [*_absent("clang-19", "wasm-ld-19", "node"), *(() if find_spec("wasmtime") else ("wasmtime",))],
         "process_board": _absent("clang-19", "ld.lld-19", "llvm-nm-19", "qemu-aarch64"),
         "browser": _absent("chromium", "clang-19", "wasm-ld-19"),
+        "xtensa_board": _absent("xtensa-lx106-elf-gcc", "qemu-system-xtensa"),
         "analyzers": missing_tools(),
     }
     for mark, tools in missing.items():

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.board
 ARM = ["cortex_m0plus", "cortex_m7"]
 MORE_ARM = ["always_on", "cortex_m23", "cortex_m3", "cortex_m33", "cortex_m52", "cortex_m7_psram", "cortex_m85"]
 RISCV, RISCV_VECTORS = (pytest.param(name, marks=pytest.mark.riscv_board) for name in ("riscv32", "riscv32_zve32x"))
-NAMES = [*ARM, *MORE_ARM, RISCV, RISCV_VECTORS]
+XTENSA = pytest.param("xtensa_lx106", marks=pytest.mark.xtensa_board)
+NAMES = [*ARM, *MORE_ARM, RISCV, RISCV_VECTORS, XTENSA]
 VERIFIED = BuildOptions(verify=("host", "qemu"))
 
 
@@ -67,13 +68,20 @@ def test_the_m7_computes_doubles_in_hardware(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["kws_fp32"]))
-@pytest.mark.parametrize("name", some_of([*ARM, RISCV_VECTORS], sweep=[*MORE_ARM, RISCV]))
+@pytest.mark.parametrize("name", some_of([*ARM, RISCV_VECTORS, XTENSA], sweep=[*MORE_ARM, RISCV]))
 def test_keyword_spotting_is_verified(packages: Packages, name: str, model: str) -> None:
-    """A library that computes floats takes about 137 instructions for each multiply-accumulate."""
+    """A library that computes floats takes about 137 instructions for each multiply-accumulate.
+
+    An LX106 multiplies to 64 bits by a function, and loads bytes of flash as words.
+    """
     verified = packages.shared(model, name, VERIFIED).report["verify"]["qemu"]
     by_library = model == "kws_fp32" and Platform.load(name).processor.fpu == "none"
     assert verified["passed"]
-    assert 400_000 < verified["instructions"] < (420_000_000 if by_library else 30_000_000)
+    assert (
+        400_000
+        < verified["instructions"]
+        < (420_000_000 if by_library else 45_000_000 if name == "xtensa_lx106" else 30_000_000)
+    )
 
 
 def test_always_on_puts_tensors_and_weights_where_it_says(packages: Packages) -> None:

@@ -13,7 +13,8 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.options import Io
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.core.toolchain import compile_objects
+from tvm_ext.execution.qemu_start import link_firmware
 
 RELU_LINE = "output[i] = input[i] > -0.5f ? 2.0f * input[i] + 1.0f : 0.0f;"
 EXPONENT = "output[i] = expf(input[i]);"
@@ -72,22 +73,27 @@ def build_elf(folder: Path, platform: Platform, out_dir: Path) -> Path:
     top = [path for path in sorted(folder.glob("*.c")) if not path.name.endswith("_main.c")]
     sources = [*top, *sorted((folder / "board").glob("*.c"))]
     objects = compile_objects(sources, out_dir, platform.toolchain, include_dirs=[folder])
-    return link_elf(objects, out_dir / "toy.elf", platform.toolchain, script=folder / "board" / "link.ld")
+    return link_firmware(objects, out_dir / "toy.elf", platform, folder / "board")
 
 
 ARM_LOOP = (".syntax unified", "ldr r0, =0", "ldr r1, ={}", "1: subs r1, r1, #1", "bne 1b", "bx lr")
 RISCV_LOOP = ("lui a1, %hi({0})", "addi a1, a1, %lo({0})", "1: addi a1, a1, -1", "bnez a1, 1b", "li a0, 0", "ret")
 LOOPS = {"rv32imac": RISCV_LOOP, "rv32imac_zve32x": RISCV_LOOP}
 """A function that returns 0 after so many turns of two instructions, with four beside them, by `isa`; else Arm's."""
+XTENSA, XTENSA_LOOP = "lx106", ("movi a3, {}", "1: addi a3, a3, -1", "bnez a3, 1b", "movi a2, 0", "ret")
+"""The same for the compiler that knows no naked functions: assembly beside the C, with three instructions more."""
 
 
 def write_loop(toy: Toy, iterations: int, isa: str = "") -> int:
     """Replace the model by a loop of known length; the instructions it executes, the first and last included."""
-    assembly = "".join(f"{line.format(iterations)}\\n" for line in LOOPS.get(isa, ARM_LOOP))
+    loop = XTENSA_LOOP if isa == XTENSA else LOOPS.get(isa, ARM_LOOP)
+    assembly = "".join(f"{line.format(iterations)}\\n" for line in loop)
+    naked = f'__attribute__((naked)) int32_t toy_run(void)\n{{\n    __asm__ volatile("{assembly}");\n}}\n'
+    beside = f'__asm__(".text\\n.literal_position\\n.align 4\\n.global toy_run\\ntoy_run: {assembly}");\n'
     (toy.folder / "toy.c").write_text(
         '#include "toy.h"\nstatic float x[8];\nstatic float y[8];\n'
         "float *toy_x(void) { return x; }\nconst float *toy_y(void) { return y; }\n"
-        f'__attribute__((naked)) int32_t toy_run(void)\n{{\n    __asm__ volatile("{assembly}");\n}}\n'
+        f"{beside if isa == XTENSA else naked}"
     )
     return 2 * iterations + (4 if isa in LOOPS else 3)
 

@@ -1,4 +1,4 @@
-"""Target of plain C for any processor: 32 single float registers, boards of Arm's M-profile, RISC-V, WebAssembly."""
+"""Target of plain C for any processor: 32 single float registers; boards of Arm's M-profile, RISC-V and others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from codegen_c.targets.arm_m.startup import ARM_M
 from codegen_c.targets.instruction_set import InstructionSet
 from codegen_c.targets.riscv.startup import RISCV
 from codegen_c.targets.wasm.startup import WASM
+from codegen_c.targets.xtensa.startup import XTENSA
 from tvm_ext.core.platform import NO_SIMD
 
 TARGET = InstructionSet(
@@ -21,5 +22,5 @@ TARGET = InstructionSet(
         "qpool2d_i8": 0.59,
         "qsoftmax_i8": 0.36,
     },
-    startups=(ARM_M, RISCV, WASM),
+    startups=(ARM_M, RISCV, WASM, XTENSA),
 )
