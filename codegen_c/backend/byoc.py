@@ -178,7 +178,10 @@ def _rows(lowered: Lowered) -> RowOperator | None:
         return None
     readers = [row_reader(implementation, position, None) for position in range(len(spatial.inputs))]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
-    return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
+    return RowOperator(
+        num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter),
+        tile_rows=spatial.tile_rows,
+    )  # fmt: skip
 
 
 def _columns(lowered: Lowered, axis: int) -> ColumnOperator | None:

@@ -159,11 +159,13 @@ class Spatial:
     window: the window that slides over the first input, if there is one; only cost models read it.
     columns_at_once: columns of a row that are computed together, in ascending order. When one of them is written, all
     inputs of the columns before this group have been read. 0 for a row that is written in any order.
+    tile_rows: rows that a call computes in the time of the first of them, if it begins with it: those of a tile.
     """
 
     output_rows: int
     inputs: tuple[RowAccess, ...]
     rows_behind: int = 0
+    tile_rows: int = 1
     descends: bool = True
     accumulates: bool = False
     window: Window | None = None

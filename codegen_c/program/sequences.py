@@ -101,7 +101,12 @@ def row_sequence(body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> Ro
         readers = [
             row_reader(call.implementation, position, producers.get(name)) for position, name in enumerate(call.inputs)
         ]
-        operators.append(RowOperator(num_rows=spatial.output_rows, readers=tuple(readers), rows_per_call=rows))
+        operators.append(
+            RowOperator(
+                num_rows=spatial.output_rows, readers=tuple(readers), rows_per_call=rows,
+                tile_rows=spatial.tile_rows,
+            )
+        )  # fmt: skip
     return RowSequence(in_step(operators))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,18 @@ def test_first_calls_bring_operators_in_step() -> None:
     sequence = chain(9, 2, (1, False), (3, False))
     assert [operator.first_rows for operator in sequence.operators] == [1, 0]
     assert sequence.ring_rows() == (4, 0)
+
+
+def test_calls_keep_to_tiles() -> None:
+    """A tile of two rows takes as long as one row: the first call computes a whole tile, and one more row is kept."""
+    in_order = chain(9, 2, (1, False), (3, False))
+    producer, reader = in_order.operators
+    sequence = RowSequence(in_step([replace(producer, tile_rows=2, first_rows=0), reader]))
+    assert [operator.first_rows for operator in sequence.operators] == [0, 0]
+    assert sequence.ring_rows() == (5, 0)
+    assert [call.begin for call in sequence.calls if call.operator == 0] == [0, 2, 4, 6, 8]
+    split = RowSequence(in_step([replace(producer, tile_rows=4), reader]))
+    assert split == RowSequence(in_step([replace(producer, tile_rows=4, first_rows=1), reader])), "calls are no tiles"
 
 
 def test_rows_of_other_sizes_stay_apart() -> None:

@@ -55,13 +55,15 @@ class RowOperator:
     num_rows: of its output.
     readers: of each input.
     rows_per_call: rows that are computed together; the last call may compute fewer.
-    first_rows: rows of the first call; 0 for as many as in the others.
+    first_rows: rows of the first call; 0 for as many as in the others. tile_rows: rows that a kernel by tiles computes
+    together; a call that begins or ends between two of them computes a tile for some of its rows only.
     """
 
     num_rows: int
     readers: tuple[RowReader, ...]
     rows_per_call: int = 1
     first_rows: int = 0
+    tile_rows: int = 1
 
     def ends(self) -> list[int]:
         """Return the end of the rows that each call computes."""
@@ -213,12 +215,15 @@ class _Asking:
 def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
     """Return the operators with first calls such that later requests are whole calls.
 
-    Otherwise an operator could run ahead of its readers by rows that a call computes in addition.
+    Otherwise an operator could run ahead of its readers by rows that a call computes in addition. Calls that compute
+    whole tiles keep to tiles: a first call of some rows of a tile would split those of all later calls, and compute one
+    more in total.
     """
     found, asked = list(operators), [0] * len(operators)
     for index in reversed(range(len(found))):
         operator = found[index]
-        first = asked[index] % operator.rows_per_call
+        tile_rows = operator.tile_rows if operator.rows_per_call % operator.tile_rows == 0 else 1
+        first = -(-asked[index] // tile_rows) * tile_rows % operator.rows_per_call
         if first != operator.first_rows:
             operator = found[index] = replace(operator, first_rows=first)
         last = min(first or operator.rows_per_call, operator.num_rows) - 1

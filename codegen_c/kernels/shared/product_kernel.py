@@ -128,7 +128,8 @@ class Parts:
     scratch: argument for the scratch; None if the loops take no scratch. The kernel's function has a scratch parameter
         if scratch_bytes is above zero.
     includes: headers that are needed besides the header of the loops.
-    rows_behind, descends: as in `Spatial`. instructions, passes, grows_weights, windows: as in `Implementation`.
+    rows_behind, descends, tile_rows: as in `Spatial`. instructions, passes, grows_weights, windows: as in
+        `Implementation`.
     is_in_place: the output may replace the input, even if the loops in general do not allow it.
     pitched: pixels of the output may have gaps between them, if the loops allow it.
     """
@@ -147,6 +148,7 @@ class Parts:
     includes: tuple[str, ...] = ()
     rows_behind: int = 0
     descends: bool = True
+    tile_rows: int = 1
     is_in_place: bool = False
     pitched: bool = True
     passes: Passes = ONCE
@@ -205,7 +207,7 @@ class ProductKernel:
             instructions=parts.instructions,
             passes=parts.passes,
             accumulation=loops.accumulation,
-            spatial=replace(access, rows_behind=parts.rows_behind, descends=parts.descends),
+            spatial=replace(access, rows_behind=parts.rows_behind, descends=parts.descends, tile_rows=parts.tile_rows),
             in_place=(0,) if parts.is_in_place or (loops.is_read_first and _keeps_shape(operator)) else (),
             exact=True,
             pitched=loops.pitched and parts.pitched,
