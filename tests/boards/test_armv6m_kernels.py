@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.operators.kinds import Operator
+from codegen_c.targets.armv6m.kernels import products as products_armv6m
 from tests.boards.test_dsp_kernels import run_on_board
 from tests.kernels.on_target import taken_on
 from tests.kernels.quantized import elements, seeds
-from tests.kernels.test_q_armv6m import CORTEX_M0PLUS, STRATEGIES
+from tests.kernels.test_q_armv6m import CORTEX_M0PLUS, STRATEGIES, words_of_four_channels
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -37,6 +38,16 @@ def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
             np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
     check()
+
+
+def test_words_of_four_channels() -> None:
+    """The assembly of dense layers at depths with and without remainders, of either type."""
+    made = [words_of_four_channels(depth, dtype) for depth in (1, 4, 70) for dtype in ("int8", "uint8")]
+    operators = [operator for operator, _ in made]
+    calls = [products_armv6m.QDENSE.implement(operator, CORTEX_M0PLUS, StoredRows()) for operator in operators]
+    outputs = run_on_board(Platform.load("cortex_m0plus"), operators, calls, [[x] for _, x in made])
+    for implementation, (_, x), result in zip(calls, made, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference([x])[0])
 
 
 def test_keyword_spotting_takes_few_instructions(packages: Packages) -> None:

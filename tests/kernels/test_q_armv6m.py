@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, QConv2d
+from codegen_c.kernels.shared.vector_rows import as_dense
+from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, Rounding
 from codegen_c.targets.armv6m.kernels import depthwise as depthwise_armv6m
+from codegen_c.targets.armv6m.kernels import elementwise as elementwise_armv6m
 from codegen_c.targets.armv6m.kernels import products as products_armv6m
 from codegen_c.targets.armv6m.kernels.products import SeparableRuns
 from codegen_c.targets.registry import target_of
@@ -20,6 +22,7 @@ from tests.kernels.dsp import SOME
 from tests.kernels.harness import PORTABLE, registered, run_in_place
 from tests.kernels.on_target import for_target, taken_on
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
+from tests.kernels.test_qbinary import binaries, byte_tensor
 from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qconv2d_dsp import image, pointwise
 from tests.kernels.test_qdense import dense_layers
@@ -30,6 +33,7 @@ STRATEGIES = {
     products_armv6m.QCONV2D: convolutions(),
     depthwise_armv6m.KERNEL: convolutions(depthwise=True),
     products_armv6m.QDENSE: dense_layers(),
+    elementwise_armv6m.KERNEL: binaries(),
 }
 """Kernels, and operators that most of them take."""
 
@@ -79,6 +83,48 @@ def test_the_largest_sums_separate(dtype: str, value: int) -> None:
     x[0, 0, 0::2], x[0, 0, 1::2] = np.iinfo(dtype).min, np.iinfo(dtype).max
     x[0, 0, 4:] = np.iinfo(dtype).min
     assert_c_equals_reference([operator], [[x]], for_target(products_armv6m.QCONV2D, CORTEX_M0PLUS))
+
+
+@pytest.mark.parametrize("rounding", ["onnx", "tflite", "litert"])
+def test_every_pair_of_elements(rounding: Rounding) -> None:
+    """Of ResNet-8's first sum, whose factors need all bits that 32 bits leave."""
+    a, b = (x.reshape(-1).astype(np.int8) for x in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    operator = QBinary(
+        inputs=(byte_tensor(a.shape, 0.039393551647663116, -128), byte_tensor(b.shape, 0.10419496148824692, 4)),
+        outputs=(byte_tensor(a.shape, 0.050945673137903214, -128),), function="add", low=-128, high=127,
+        rounding=rounding,
+    )  # fmt: skip
+    assert getattr(select(operator, CORTEX_M0PLUS), "kernel", None) == "qbinary_armv6m"
+    assert_c_equals_reference([operator], [[a, b]], for_target(elementwise_armv6m.KERNEL, CORTEX_M0PLUS))
+
+
+def test_ties_are_left_to_the_portable_kernel() -> None:
+    """Halves to even: no start gives every other tie up and those between them down."""
+    same = byte_tensor((1, 8), 0.5)
+    operator = QBinary(inputs=(same, same), outputs=(byte_tensor((1, 8), 1.0),), function="add", low=-128, high=127)
+    refusal = elementwise_armv6m.KERNEL.refuses(operator, CORTEX_M0PLUS)
+    assert refusal is not None and "for every pair of elements" in refusal.reason
+
+
+def words_of_four_channels(depth: int, dtype: str) -> tuple[QDense, np.ndarray]:
+    """A dense layer and its input, with weights and elements at both ends."""
+    weight = np.array([-128, 127, -1, 0, 127, -128, -128, 127])[:, np.newaxis] * np.ones((1, depth))
+    made = pointwise(weight, dtype=dtype)
+    dense = as_dense(
+        replace(made, inputs=(image(1, 1, 1, depth, dtype=dtype),), outputs=(image(1, 1, 1, 8, scale=400.0),))
+    )
+    assert dense is not None
+    x = elements(dense.inputs[0], 1)
+    x[..., ::2] = np.iinfo(dtype).min
+    return dense, x
+
+
+@pytest.mark.parametrize("depth", [1, 3, 4, 70])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_words_of_four_channels(depth: int, dtype: str) -> None:
+    """Sums that contain those ahead of them are separated modulo 2^32."""
+    dense, x = words_of_four_channels(depth, dtype)
+    assert_c_equals_reference([dense], [[x]], for_target(products_armv6m.QDENSE, CORTEX_M0PLUS))
 
 
 def test_other_processors_keep_the_portable_kernel() -> None:

@@ -15,12 +15,14 @@ from tests.kernels.test_qrequantize_dsp import mantissas, requantize
 
 def elements(narrow: NarrowRequantize, sums: Array) -> Array:
     """Elements of the C code's sums, int64[...] of one channel: tvm_ext_armv6m_element in numpy."""
-    begin, span, m, c = (int(value) for value in narrow.factors.view(np.uint32)[0])
+    begin, span, m, c, *more = (int(value) for value in narrow.factors.view(np.uint32)[0])
     bits, word = narrow.fraction_bits, 1 << 32
     distance = (sums - begin) % word
     distance = np.where(distance <= span, distance, np.where(distance >= word // 2, 0, span))
     assert (distance * (m & ((1 << bits) - 1)) < word).all() and (distance * (m >> bits) < word).all()
     product = distance * (m >> bits) + (distance * (m & ((1 << bits) - 1)) >> bits)
+    if more:
+        product = product + np.where(distance >= more[0], more[1], 0)
     return ((product + c) % word >> 24).astype(np.uint8).view(np.int8)
 
 
@@ -59,6 +61,17 @@ def test_when_it_is_narrow(mantissa: int, shift: int, is_narrow: bool) -> None:
     largest = np.array([(1 << 30) - 1])
     narrow = NarrowRequantize.of(requantize(mantissa, shift, "onnx"), low=-largest, high=largest, start=np.array([0]))
     assert (narrow.fraction_bits > 0) == is_narrow
+
+
+@pytest.mark.parametrize("shift", [38, 40, 42])
+def test_halves_of_negative_sums(shift: int) -> None:
+    """TensorFlow Lite rounds them away from zero: one constant cannot place the steps on both sides of zero."""
+    largest, start = np.array([1 << 17]), np.array([-77])
+    exact = requantize((1 << 30) + 123457, shift, "tflite")
+    narrow = NarrowRequantize.of(exact, low=-largest, high=largest, start=start)
+    assert narrow.has_two_constants and narrow.factors.shape == (1, 6)
+    sums = np.arange(-largest[0], largest[0] + 1)
+    np.testing.assert_array_equal(elements(narrow, sums - start), exact.run(sums[:, np.newaxis])[:, 0])
 
 
 def test_one_wide_channel_makes_all_wide() -> None:

@@ -6,17 +6,22 @@ pixel of zero points in scratch, so that the bias can subtract the zero point. E
 
 from __future__ import annotations
 
+import numpy as np
+
 from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
-from codegen_c.operators.kinds import QConv2d
+from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.armv6m.kernels.products import PARAMETERS, start_of
 from codegen_c.targets.armv6m.kernels.requantize import HEADERS, NarrowRequantize, for_speed
 
 LOOPS = Loops(
     function="tvm_ext_armv6m_depthwise", layer="tvm_ext_armv6m_depthwise_layer",
-    includes=("tvm_ext_armv6m_depthwise.h", "tvm_ext_taps.h", *HEADERS),
+    includes=(
+        "tvm_ext_armv6m_depthwise.h", "tvm_ext_armv6m_depthwise_fours.h", "tvm_ext_armv6m_fours.h", "tvm_ext_taps.h",
+        *HEADERS,
+    ),
     columns_at_once=1,
 )  # fmt: skip
 WIDTH = 4
@@ -27,6 +32,7 @@ PIXEL_INSTRUCTIONS, PLACE_INSTRUCTIONS = 30, 10
 """Modelled instructions of a pixel, and of computing the address of one of its taps."""
 PIXEL_PARAMETERS = [
     "uint8_t *output", "const uint8_t *const *taps", "const int8_t *weights", "const int32_t *factors",
+    "bool is_aligned",
 ]  # fmt: skip
 
 
@@ -46,12 +52,16 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     finish = NarrowRequantize.of(qconv2d.requantize(operator), low=low, high=high, start=start_of(operator))
     num_taps, num_pixels = operator.weight[0].size, output.num_elements // output.shape[3]
     is_padded = any(operator.window.padding)
+    is_interleaved = finish.fraction_bits > 0 and output.shape[3] % WIDTH == 0
     block = BLOCK_INSTRUCTIONS + num_taps * TAP_INSTRUCTIONS + WIDTH * (finish.instructions + 6)
     pixel = PIXEL_INSTRUCTIONS + num_taps * PLACE_INSTRUCTIONS + -(-output.shape[3] // WIDTH) * block
     return Parts(
         parameters=PARAMETERS,
-        constants=(("weights", qdepthwise.pack(operator.weight)), *finish.constants()),
-        members={"requantize": finish.members()},
+        constants=(
+            ("weights", interleaved(operator.weight) if is_interleaved else qdepthwise.pack(operator.weight)),
+            *finish.constants(),
+        ),
+        members={"is_interleaved": is_interleaved, "requantize": finish.members()},
         functions=(_pixel(),),
         leading=("$_pixel", "taps"),
         statements=(f"const uint8_t *taps[{num_taps + 1}]; /* of a window, and NULL */",),
@@ -65,9 +75,14 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     )  # fmt: skip
 
 
+def interleaved(weight: Array) -> Array:
+    """Return int8[C, R, S, 1] as int8[C / 4, R * S, 4]: a word for each tap of four channels."""
+    return np.ascontiguousarray(weight.reshape(-1, WIDTH, weight[0].size).transpose(0, 2, 1))
+
+
 def _pixel() -> str:
     """Return `$_pixel(...)`, a tvm_ext_armv6m_channels."""
-    call = "tvm_ext_armv6m_depthwise_pixel(&$_layer, output, taps, weights, factors);"
+    call = "tvm_ext_armv6m_depthwise_pixel(&$_layer, output, taps, weights, factors, is_aligned);"
     return apart("$_pixel", PIXEL_PARAMETERS, [call], linkage="TVM_EXT_ARMV6M_SHARED")
 
 

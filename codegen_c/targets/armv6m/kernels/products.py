@@ -117,7 +117,7 @@ def byte_offset(source: TensorType) -> int:
 
 LOOPS = Loops(
     function="tvm_ext_armv6m_conv2d", layer="tvm_ext_armv6m_conv2d_layer",
-    includes=("tvm_ext_armv6m_conv2d.h", "tvm_ext_armv6m_product.h", *HEADERS),
+    includes=("tvm_ext_armv6m_conv2d.h", "tvm_ext_armv6m_pixels.h", "tvm_ext_armv6m_product.h", *HEADERS),
     columns_at_once=1, is_read_first=True,
 )  # fmt: skip
 PIXELS = 2 * PAIRS
@@ -229,6 +229,9 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
     low, high = sums.range()
     finish = NarrowRequantize.of(qdense.requantize(operator), low=low, high=high, start=sums.start)
     rows = operator.output.num_elements // channels
+    # Rows of a result have a multiple of four channels where all channels are one, so that they read whole words.
+    is_interleaved = finish.fraction_bits > 0 and channels % WIDTH == 0
+    weights = interleaved(operator.weight) if is_interleaved else operator.weight
     block = BLOCK_INSTRUCTIONS + depth * ELEMENT_INSTRUCTIONS + WIDTH * (finish.instructions + 6)
 
     def parts(part: QDense) -> DenseParts:
@@ -236,19 +239,30 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
         part_rows = part.output.num_elements // part_channels
         layer = structure("tvm_ext_armv6m_dense_layer", "layer", {
             "rows": part_rows, "depth": depth, "channels": part_channels,
-            "has_unsigned_input": operator.inputs[0].dtype == "uint8", "requantize": finish.members(),
+            "has_unsigned_input": operator.inputs[0].dtype == "uint8", "is_interleaved": is_interleaved,
+            "requantize": finish.members(),
         })  # fmt: skip
         return DenseParts(
             parameters=PARAMETERS,
-            constants=(("weights", operator.weight), *finish.constants()),
+            constants=(("weights", weights), *finish.constants()),
             body="\n".join([*layer, "tvm_ext_armv6m_dense(&layer, input, output, weights, factors);"]),
-            includes=("tvm_ext_armv6m_dense.h", *HEADERS),
+            includes=("tvm_ext_armv6m_dense.h", "tvm_ext_armv6m_dense_fours.h", "tvm_ext_armv6m_fours.h", *HEADERS),
             instructions=part_rows * -(-part_channels // WIDTH) * block,
             passes=Passes(constants=max(1.0, rows), input=max(1.0, channels / WIDTH)),
             grows_weights=True,
         )
 
     return parts
+
+
+def interleaved(weight: Array) -> Array:
+    """Return int8[K, C] as int8[K / 4, C, 4]: a word for each element of the input.
+
+    Of its channels all but the last one are stored plus 128, modulo 256, as `tvm_ext_armv6m_dense_fours.h` reads them.
+    """
+    words = weight.reshape(-1, WIDTH, weight.shape[1]).transpose(0, 2, 1)
+    flipped = np.array([0x80] * (WIDTH - 1) + [0], np.uint8)
+    return np.ascontiguousarray((words.view(np.uint8) ^ flipped).view(np.int8))
 
 
 def has_wide_rows(operator: QDense) -> bool:

@@ -7,8 +7,9 @@ more. With d = sum - s, where s is the greatest sum that gives the least element
 
 which is floor((d * m / 2^b + c) / 2^24). The factor m, 2^(24 + b) output steps of one unit of a sum, and c are chosen
 so that every T_r gives r or more and every T_r - 1 less; then all sums give their exact elements, in either rounding.
-Bias, zero points and the least element are part of s and c. If no m and c exist, as with many ties that go to even, a
-layer uses products of 64 bits.
+Bias, zero points and the least element are part of s and c. TensorFlow Lite rounds halves away from zero, so that the
+thresholds of negative sums lie beside those of the others: then c grows by e at distances of at least D, where sums are
+no longer negative. If no such numbers exist, as with many ties that go to even, a layer uses products of 64 bits.
 """
 
 from __future__ import annotations
@@ -46,13 +47,17 @@ def for_speed(operator: Operator, target: Target) -> bool:
 class NarrowRequantize:
     """Requantization by tvm_ext_armv6m_requantize.h.
 
-    factors: int32[K, 4]: in 32 bits s, span, m and c of a channel, otherwise its bias, mantissa, shift and 0.
-    fraction_bits: b, or 0 for products of 64 bits.
+    factors: int32[K, 4]: in 32 bits s, span, m and c of a channel, otherwise its bias, mantissa, shift and 0; with two
+    constants int32[K, 6], the same and D and e. fraction_bits: b, or 0 for products of 64 bits.
     """
 
     exact: Requantize
     factors: Array
     fraction_bits: int
+
+    @property
+    def has_two_constants(self) -> bool:
+        return self.factors.shape[1] > 4
 
     @classmethod
     def of(cls, exact: Requantize, *, low: Array, high: Array, start: Array) -> Self:
@@ -65,9 +70,10 @@ class NarrowRequantize:
         thresholds = exact_of.thresholds()
         found = thresholds.factors(exact_of.step) if thresholds else None
         if thresholds and found:
-            bits, m, c = found
+            bits, m, c, split, more = found
             c = c + ((thresholds.least & 255) << ELEMENT_BITS)
-            columns = [_wrapped(column) for column in (thresholds.begin - start, thresholds.span, m, c)]
+            rows = (thresholds.begin - start, thresholds.span, m, c, split, more)
+            columns = [_wrapped(row) for row in (rows if more.any() else rows[:4])]
             return cls(exact=exact, factors=np.stack(columns, axis=1), fraction_bits=bits)
         mantissa, shift = (np.broadcast_to(array, start.shape) for array in (exact.mantissa, exact.shift))
         columns = [_wrapped(column) for column in (start, mantissa, shift, np.zeros_like(start))]
@@ -76,13 +82,14 @@ class NarrowRequantize:
     @property
     def instructions(self) -> int:
         """Modelled instructions of one sum, with its channel's factors in registers."""
-        return 16 if self.fraction_bits else 90
+        return (20 if self.has_two_constants else 16) if self.fraction_bits else 90
 
     def members(self) -> dict[str, Value]:
         """Return a `tvm_ext_armv6m_requantize`."""
         return {
             "fraction_bits": self.fraction_bits, "rounds_twice": self.exact.rounding == "tflite",
             **({"in_floats": True} if self.exact.rounding == "litert" else {}),
+            **({"has_two_constants": True} if self.has_two_constants else {}),
             "zero_point": quantization(self.exact.output).zero_point, "low": self.exact.low, "high": self.exact.high,
         }  # fmt: skip
 
@@ -103,8 +110,11 @@ class _Thresholds:
     distances: Array
     counts: Array
 
-    def factors(self, step: Array) -> tuple[int, Array, Array] | None:
-        """Return (b, m, c) with m and c as uint32 in int64[K]; None if there are none. step: output steps of a unit."""
+    def factors(self, step: Array) -> tuple[int, Array, Array, Array, Array] | None:
+        """Return (b, m, c, D, e), with m and c as uint32 in int64[K]; None if there are none.
+
+        step: output steps of a unit. e is 0 for all channels if one constant is enough.
+        """
         bits = min(32 - int(self.span.max()).bit_length(), MOST_FRACTION_BITS)
         step = np.where(self.span > 0, step, 0.0)
         while bits > 0 and step.max() * 2.0 ** (ELEMENT_BITS + bits) >= (1 << 32) - NEAR_FACTORS[-1]:
@@ -112,32 +122,48 @@ class _Thresholds:
         if bits <= 0:
             return None
         nearest = np.rint(step * 2.0 ** (ELEMENT_BITS + bits)).astype(np.int64)
-        m, c = np.zeros_like(nearest), np.full_like(nearest, -1)
-        for near in NEAR_FACTORS:
-            tried = np.maximum(nearest + near, 0)
-            low, high = self._constants(tried, bits)
-            taken = (c < 0) & (low <= high)
-            m, c = np.where(taken, tried, m), np.where(taken, (low + high) // 2, c)
-            if (c >= 0).all():
-                return bits, m, c
+        # At no distance is the second constant added, or where sums are no longer negative.
+        for split in (self.span + 1, np.clip(-self.begin, 1, self.span + 1)):
+            m, c, more = np.zeros_like(nearest), np.full_like(nearest, -1), np.zeros_like(nearest)
+            for near in NEAR_FACTORS:
+                tried = np.maximum(nearest + near, 0)
+                low, high, low_above, high_above = self._constants(tried, bits, split)
+                taken = (c < 0) & (low <= high) & (low_above <= high_above)
+                m, c = np.where(taken, tried, m), np.where(taken, (low + high) // 2, c)
+                more = np.where(taken & (split <= self.span), (low_above + high_above) // 2 - c, more)
+                if (c >= 0).all():
+                    return bits, m, c, split, more
         return None
 
-    def _constants(self, m: Array, bits: int) -> tuple[Array, Array]:
-        """Return the least and the greatest c that give each element at its threshold, and not before it."""
+    def _constants(self, m: Array, bits: int, split: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the least and the greatest c that give each element at its threshold, and not before it.
+
+        First of distances below `split`, then of the others.
+        """
 
         def product(distance: Array) -> Array:
             return distance * (m >> bits) + (distance * (m & ((1 << bits) - 1)) >> bits)
 
+        far = np.int64(1) << 40
         elements = np.arange(1, len(self.distances) + 1)[:, np.newaxis]
         # Elements are numbered from the least one of a channel; rows without a threshold do not count.
-        number = np.where(self.counts, np.cumsum(self.counts, axis=0), elements)
-        at_least = np.where(self.counts, (number << ELEMENT_BITS) - product(self.distances), 0)
-        at_most = np.where(self.counts, (number << ELEMENT_BITS) - 1 - product(self.distances - 1), 1 << ELEMENT_BITS)
+        number = np.where(self.counts, np.cumsum(self.counts, axis=0), elements) << ELEMENT_BITS
+        reached, missed = self.distances, self.distances - 1
         most = ((self.counts.sum(axis=0) + 1) << ELEMENT_BITS) - 1 - product(self.span)
-        return (
-            np.maximum(at_least.max(axis=0, initial=0), 0),
-            np.minimum(np.minimum(at_most.min(axis=0, initial=1 << ELEMENT_BITS), (1 << ELEMENT_BITS) - 1), most),
-        )
+
+        def least_of(here: Array, at: Array) -> Array:
+            return np.where(self.counts & here, number - product(at), -far).max(axis=0, initial=-far)
+
+        def greatest_of(here: Array, at: Array) -> Array:
+            return np.where(self.counts & here, number - 1 - product(at), far).min(axis=0, initial=far)
+
+        is_all, is_one = np.ones(self.counts.shape, bool), split > self.span
+        low = np.maximum(least_of(reached < split, reached), 0)
+        high = np.minimum(greatest_of(is_all, np.minimum(missed, split - 1)), (1 << ELEMENT_BITS) - 1)
+        high = np.where(is_one, np.minimum(high, most), high)
+        low_above = least_of(is_all, np.maximum(reached, split))
+        high_above = np.minimum(greatest_of(missed >= split, missed), most)
+        return low, high, np.where(is_one, 0, low_above), np.where(is_one, 0, high_above)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

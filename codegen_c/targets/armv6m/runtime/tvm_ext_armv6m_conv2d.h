@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "tvm_ext_armv6m_pixels.h"
 #include "tvm_ext_armv6m_product.h"
 #include "tvm_ext_armv6m_requantize.h"
 #include "tvm_ext_layer.h"
@@ -118,13 +119,26 @@ TVM_EXT_INLINE void tvm_ext_armv6m_conv2d_pixels(const tvm_ext_armv6m_conv2d_lay
                                                  uint8_t *const output[TVM_EXT_ARMV6M_PIXELS], const int8_t *weights,
                                                  const int32_t *factors, const uint32_t *cells)
 {
+#if TVM_EXT_ARMV6M
+    if (layer->requantize.fraction_bits > 0) {
+        const tvm_ext_armv6m_pixels_layer pixels = {
+            output, factors, cells, weights, layer->output.channels, layer->requantize.fraction_bits,
+        };
+        if (layer->requantize.has_two_constants) {
+            tvm_ext_armv6m_pixels_twice(&pixels);
+        } else {
+            tvm_ext_armv6m_pixels_once(&pixels);
+        }
+        return;
+    }
+#endif
     uint32_t sums[TVM_EXT_ARMV6M_PIXELS];
     for (int32_t k = 0; k < layer->output.channels; ++k) {
         weights = tvm_ext_armv6m_product(sums, cells, weights);
         for (int32_t i = TVM_EXT_ARMV6M_PIXELS - 1; i >= 0; --i) {
             output[i][k] = tvm_ext_armv6m_element(&layer->requantize, sums[i], factors);
         }
-        factors += TVM_EXT_ARMV6M_FACTORS;
+        factors += tvm_ext_armv6m_num_factors(&layer->requantize);
     }
 }
 
