@@ -1,0 +1,59 @@
+"""Int8 networks have the same bytes on every target as on the host, where they are TensorFlow Lite Micro's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.targets import PLATFORMS, SAMPLES, assert_equal, built, drawn, in_series
+from tests.support.six_networks import SIX
+from tests.support.sweeps import some_of
+from tvm_ext import Package, Platform
+from tvm_ext.core.shipped import core_names
+
+OTHER_MARKS = {
+    "hexagon_v66": "process_board",
+    "riscv32": "riscv_board",
+    "riscv32_zve32x": "riscv_board",
+    "wasm": "wasm_board",
+    "xtensa_lx106": "xtensa_board",
+}
+NAMES = [pytest.param(name, marks=getattr(pytest.mark, OTHER_MARKS.get(name, "board"))) for name in PLATFORMS]
+SEVERAL = {"cortex_m33_npu", "dual_m33", "dual_m33_equal"}
+"""Platforms with several processors, whose bytes other tests compare."""
+MEMORIES = {"always_on", "cortex_m7_psram"}
+"""Platforms that differ from another one in their memories alone."""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Package]]:
+    """The file of a network, and its package for the host, which is verified there."""
+    found: dict[str, tuple[Path, Package]] = {}
+
+    def made(network: str) -> tuple[Path, Package]:
+        if network not in found:
+            model = tmp_path_factory.mktemp("network") / "net.tflite"
+            model.write_bytes(SIX[network]())
+            found[network] = model, built(model, "host", ("host",))
+        return found[network]
+
+    return made
+
+
+@pytest.mark.parametrize("platform", NAMES)
+@pytest.mark.parametrize("network", some_of(["autoencoder", "LSTM"], sweep=[*SIX.keys() - {"autoencoder", "LSTM"}]))
+def test_bytes_are_those_of_the_host(host: Callable[[str], tuple[Path, Package]], network: str, platform: str) -> None:
+    model, package = host(network)
+    assert package.report["verify"]["host"]["passed"]
+    samples = [drawn(package, seed) for seed in range(SAMPLES)]
+    ran = built(model, platform, ()).run_board(samples)
+    for index, outputs in enumerate(in_series(package, samples)):
+        assert_equal(ran.outputs[index], outputs, f"sample {index}")
+
+
+def test_no_target_is_left_out() -> None:
+    """Every platform with a board whose firmware runs here."""
+    with_board = {name for name in core_names() if Platform.load(name).board is not None}
+    assert with_board - SEVERAL - MEMORIES == set(PLATFORMS)
