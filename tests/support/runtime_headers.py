@@ -20,4 +20,5 @@ for target in instruction_sets():
         (COPIES / copy).write_text(runtime_text(copy, target), encoding="utf-8")
 FOLDERS.append(COPIES)
 INCLUDE_FLAGS = [f"-I{folder}" for folder in FOLDERS]
-HEADERS = {path.name: path for folder in FOLDERS for path in sorted(folder.glob("tvm_ext_*.h"))}
+HEADERS = {path.name: path for folder in reversed(FOLDERS) for path in sorted(folder.glob("tvm_ext_*.h"))}
+"""Path of each header; of targets whose vectors have equal lengths, the first one's, as compilers find it."""

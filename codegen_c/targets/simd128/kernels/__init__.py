@@ -1,0 +1,1 @@
+"""Integer kernels with vectors of 128 bits."""

@@ -1,0 +1,63 @@
+"""Kernels of WebAssembly's vectors: C with its plain fallback against the portable kernels' references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codegen_c.kernels.contract import Kernel
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.operators.kinds import Operator, QConv2d
+from codegen_c.targets.registry import target_of
+from codegen_c.targets.simd128.kernels import depthwise, products
+from codegen_c.targets.simd128.kernels.rescale import FloatForm
+from tests.kernels.dsp import SOME
+from tests.kernels.on_target import for_target, taken_on
+from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
+from tests.kernels.test_qconv2d import convolutions
+from tests.kernels.test_qdense import dense_layers
+from tvm_ext.core.platform import Platform
+
+SIMD128 = target_of(Platform.load("wasm").processor)
+STRATEGIES = {
+    products.QCONV2D: convolutions(),
+    products.QDENSE: dense_layers(),
+    depthwise.KERNEL: convolutions(depthwise=True),
+}
+"""Kernels, and operators that most of them take."""
+
+
+@pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
+def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
+    @settings(SOME, max_examples=2)
+    @given(st.lists(taken_on(SIMD128, kernel, STRATEGIES[kernel]), min_size=1, max_size=5), seeds)
+    def check(operators: list[Operator], seed: int) -> None:
+        inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
+        assert_c_equals_reference(operators, inputs, for_target(kernel, SIMD128))
+
+    check()
+
+
+@settings(SOME, max_examples=25)
+@given(taken_on(SIMD128, products.QCONV2D, convolutions()))
+def test_floats_give_every_sum_its_element(operator: QConv2d) -> None:
+    """All sums near the begin of an element and near zero, by the arithmetic of the code."""
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    form = FloatForm.of(exact, low, high)
+    if form is None:
+        return
+    steps = np.linspace(0, 1, 4001)[:, None]
+    sums = np.unique(
+        np.concatenate([(low + (high - low) * steps).astype(np.int64), np.arange(-50, 51)[:, None] + 0 * low])
+    )
+    for channel in range(len(low)):
+        inside = sums[(sums >= low[channel]) & (sums <= high[channel])]
+        offsets = np.where(inside < 0, form.negative_offsets[channel], form.offsets[channel]).astype(np.float32)
+        product = inside.astype(np.float32) * form.factors[channel]
+        zero_point = operator.output.quantization.zero_point  # type: ignore[union-attr]
+        found = np.clip(np.rint(product + offsets) + zero_point, exact.low, exact.high)
+        whole = np.zeros((len(inside), len(low)), np.int64)
+        whole[:, channel] = inside
+        np.testing.assert_array_equal(found, exact.run(whole)[:, channel])
