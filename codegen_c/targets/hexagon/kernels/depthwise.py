@@ -19,7 +19,6 @@ from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.hexagon.kernels.products import (
     FACTORS,
     HEADERS,
-    STORE_INSTRUCTIONS,
     VECTOR_BYTES,
     WORD_BYTES,
     WORDS,
@@ -36,8 +35,9 @@ MOST_TAPS = 32
 """Words of taps for which the C code has room."""
 QUAD = 4
 """Rows of the image in a word."""
-CALL_INSTRUCTIONS, COPY_INSTRUCTIONS, RUN_INSTRUCTIONS, TAP_INSTRUCTIONS = 60, 60, 24, 9
-"""Modelled instructions of a call, of 128 copied elements of four rows, of a run of results, and of one tap of it."""
+CALL_INSTRUCTIONS, COPY_INSTRUCTIONS, RUN_INSTRUCTIONS, TAP_INSTRUCTIONS, GROUP_INSTRUCTIONS = 60, 25, 8, 4, 6
+"""Modelled packets of a call, of 128 copied elements of four rows, of a run of results, of one tap of it, and of each
+group of channels with its own weights."""
 
 
 def has_few_taps(operator: QConv2d, target: Target) -> bool:
@@ -118,14 +118,15 @@ def _factors(operator: QConv2d, finish: WordRescale, lanes: RowLanes) -> Array:
 
 
 def _instructions(operator: QConv2d, lanes: RowLanes, finish: WordRescale, quads: int) -> int:
-    """Return the modelled instructions: of copied rows, and of runs of four vectors of accumulators."""
+    """Return the modelled packets: of copied rows, and of runs of four vectors of accumulators."""
     (images, rows, columns, channels), window = operator.output.shape, operator.window
     width = operator.inputs[0].shape[2]
     is_one_run = window.strides[1] == 1 and lanes.width == channels
     copied = -(-width * channels // VECTOR_BYTES) if is_one_run else width * -(-channels // VECTOR_BYTES)
     contiguous = lanes.width == channels
     fours = -(-columns * channels // VECTOR_BYTES) if contiguous else columns * -(-channels // VECTOR_BYTES)
-    each = RUN_INSTRUCTIONS + quads * window.kernel[1] * TAP_INSTRUCTIONS + 4 * finish.instructions + STORE_INSTRUCTIONS
+    taps = quads * window.kernel[1] * TAP_INSTRUCTIONS
+    each = RUN_INSTRUCTIONS + taps + 4 * finish.instructions + min(lanes.groups, 8) * GROUP_INSTRUCTIONS
     return CALL_INSTRUCTIONS + images * rows * (quads * copied * COPY_INSTRUCTIONS + fours * each)
 
 

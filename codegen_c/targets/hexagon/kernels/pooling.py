@@ -20,7 +20,6 @@ from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.hexagon.kernels.products import (
     FACTORS,
     HEADERS,
-    STORE_INSTRUCTIONS,
     VECTOR_BYTES,
     WORDS,
     WordRescale,
@@ -29,8 +28,8 @@ from codegen_c.targets.hexagon.kernels.products import (
 LAYER = "tvm_ext_hvx_pool2d_layer"
 MOST_TAPS = 255
 QUOTIENT_BITS = 31
-PIXEL_INSTRUCTIONS, ROW_INSTRUCTIONS, TAP_INSTRUCTIONS, QUOTIENT_INSTRUCTIONS = 40, 8, 8, 9
-"""Modelled instructions of a pixel, of a row of its window, of a tap of 128 channels, and of a vector of quotients."""
+AVERAGE_INSTRUCTIONS, MAXIMUM_INSTRUCTIONS, ROW_INSTRUCTIONS = 50, 10, 4
+"""Modelled packets of an average and of a maximum of 128 channels, and of a row of the window of an average."""
 
 
 def lies_in_image(operator: QPool2d, target: Target) -> bool:
@@ -89,7 +88,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("factors", finish.table(start)),) if finish else (),
-        instructions=_instructions(operator, finish),
+        instructions=_instructions(operator),
         passes=Passes(input=max(1.0, output.num_elements * num_taps / source.num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, source, output),
@@ -100,12 +99,13 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
     )  # fmt: skip
 
 
-def _instructions(operator: QPool2d, finish: WordRescale | None) -> int:
+def _instructions(operator: QPool2d) -> int:
+    """Return the modelled packets; an average takes about the same for a factor and for a division."""
     rows, columns = operator.window.kernel
     blocks = operator.output.num_elements // operator.output.shape[3] * -(-operator.output.shape[3] // VECTOR_BYTES)
-    vector = finish.instructions if finish else QUOTIENT_INSTRUCTIONS if operator.method == "average" else 0
-    taps = rows * (ROW_INSTRUCTIONS + columns * TAP_INSTRUCTIONS)
-    return blocks * (PIXEL_INSTRUCTIONS + taps + 4 * vector + STORE_INSTRUCTIONS)
+    if operator.method == "max":
+        return blocks * (MAXIMUM_INSTRUCTIONS + rows * columns * 5 // 2)
+    return blocks * (AVERAGE_INSTRUCTIONS + rows * (ROW_INSTRUCTIONS + columns * 9 // 4))
 
 
 KERNEL = Kernel(

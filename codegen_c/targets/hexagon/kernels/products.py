@@ -57,7 +57,7 @@ class WordRescale(HighWords):
             return False
         largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1)) << self.left_shift
         most = int(self.shifts.max())
-        return most <= MOST_SHIFT and largest + _half(most) < 1 << DOUBLED_BITS
+        return most <= MOST_SHIFT and largest + half_of(most) < 1 << DOUBLED_BITS
 
     def table(self, start: Array) -> Array:
         """Return int32[groups, 4, 32]: initial accumulators, multipliers, halves and negative shifts of each channel.
@@ -65,7 +65,7 @@ class WordRescale(HighWords):
         Lanes after the last channel are 0. start: int64[K], taken modulo 2^32.
         """
         multiplier, shifts = (np.broadcast_to(array, len(start)) for array in (self.factors()[0], self.shifts))
-        halves = np.array([_half(int(shift)) for shift in shifts], np.int64)
+        halves = np.array([half_of(int(shift)) for shift in shifts], np.int64)
         rows = np.zeros((4, num_groups(len(start)) * WORDS), np.int32)
         for row, values in zip(rows, (start, multiplier, halves, -shifts), strict=True):
             row[: len(start)] = (np.asarray(values, np.int64) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
@@ -82,8 +82,8 @@ class WordRescale(HighWords):
 
     @property
     def instructions(self) -> int:
-        """Return the modelled instructions of a vector of accumulators."""
-        return 12 if self.is_twice else 20 if self.halves_even else 9
+        """Return the modelled packets of a vector of accumulators, of which four are requantized together."""
+        return 6 if self.is_twice else 9 if self.halves_even else 5
 
     @classmethod
     def of_convolution(cls, operator: QConv2d) -> Self:
@@ -94,7 +94,8 @@ class WordRescale(HighWords):
         return cls.of(qdense.requantize(operator), *qdense.products(operator).range())
 
 
-def _half(shift: int) -> int:
+def half_of(shift: int) -> int:
+    """Return what is added before a right shift that rounds to nearest."""
     return 1 << (shift - 1) if shift > 0 else 0
 
 
@@ -113,8 +114,10 @@ def start_of(operator: QConv2d) -> Array:
 # loads the weights of 32 channels once for all pixels.
 
 PIXELS, DEPTH_STEP, WORD_BYTES = 4, 8, 4
-PIXEL_INSTRUCTIONS, CALL_INSTRUCTIONS, RUN_INSTRUCTIONS, STORE_INSTRUCTIONS = 20, 60, 16, 12
-"""Modelled instructions of a pixel, of a call of the products, of a row of a copied window, and of a store."""
+CALL_INSTRUCTIONS, SUM_INSTRUCTIONS, WINDOW_INSTRUCTIONS, RUN_INSTRUCTIONS, STORE_INSTRUCTIONS = 34, 9, 20, 3, 7
+"""Modelled packets of the products of some pixels, of a vector of accumulators beside its requantization, of a copied
+window and each of its rows, and of a store of a part of a vector. The processor starts the instructions of a packet
+together, and QEMU counts packets."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,13 +163,12 @@ class ScalarProduct:
 
     @property
     def instructions(self) -> int:
-        """Return the modelled instructions of `pixels` pixels, from their elements to their results."""
+        """Return the modelled packets of `pixels` pixels, from their elements to their results."""
         groups, steps = num_groups(self.channels), self.padded_depth // DEPTH_STEP
-        pairs = -(-groups // 2)
-        inner = steps * (2 * groups + pairs * (2 + 3 * self.pixels) + 2 * groups * self.pixels)
-        ends = groups * self.pixels * (4 + self.rescale.instructions)
-        stores = -(-self.channels // VECTOR_BYTES) * STORE_INSTRUCTIONS * self.pixels
-        return CALL_INSTRUCTIONS + inner + ends + stores
+        vectors, pairs = groups * self.pixels, -(-groups // 2)
+        inner = steps * (2 * pairs + 3 * vectors // 2)
+        stores = STORE_INSTRUCTIONS * self.pixels if self.channels % WORDS else 0
+        return CALL_INSTRUCTIONS + inner + vectors * (SUM_INSTRUCTIONS + self.rescale.instructions) + stores
 
     def passes(self, num_pixels: int, num_elements: int) -> Passes:
         """Return the memory traffic of a layer."""
@@ -210,19 +212,18 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
         constants=product.constants(operator.weight, start_of(operator)),
         members=product.members(),
         scratch_bytes=product.scratch_bytes,
-        instructions=-(-num_pixels // product.pixels) * product.instructions
-        + num_pixels * (PIXEL_INSTRUCTIONS + copies),
+        instructions=-(-num_pixels // product.pixels) * product.instructions + num_pixels * copies,
         passes=product.passes(num_pixels, operator.inputs[0].num_elements),
         grows_weights=product.grows,
     )
 
 
 def _copy_instructions(operator: QConv2d) -> int:
-    """Return the modelled instructions of a copied window."""
+    """Return the modelled packets of a copied window."""
     rows, columns = operator.window.kernel
     runs = rows * (columns if operator.window.dilation[1] > 1 else 1)
     vectors = -(-operator.weight[0].size // (runs * VECTOR_BYTES))
-    return RUN_INSTRUCTIONS + runs * (RUN_INSTRUCTIONS + 4 * vectors)
+    return WINDOW_INSTRUCTIONS + runs * (RUN_INSTRUCTIONS + 2 * vectors)
 
 
 CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
@@ -263,7 +264,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
         body="tvm_ext_hvx_conv2d(&$_layer, input, output, weights, factors, scratch, 0, 1);",
         includes=INCLUDES,
         scratch_bytes=product.scratch_bytes,
-        instructions=-(-vectors // product.pixels) * product.instructions + vectors * PIXEL_INSTRUCTIONS,
+        instructions=-(-vectors // product.pixels) * product.instructions,
         passes=product.passes(vectors, source.num_elements),
         grows_weights=product.grows,
     )

@@ -212,6 +212,22 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_min(tvm_ext_hvx a, tvm_ext_hvx b, bool is
     return is_unsigned ? Q6_Vub_vmin_VubVub(a, b) : Q6_Vb_vmin_VbVb(a, b);
 }
 
+/* Returns elements of 8 bits as words, in their order. */
+TVM_EXT_INLINE tvm_ext_hvx_four tvm_ext_hvx_unpacked(tvm_ext_hvx bytes, bool is_unsigned)
+{
+    const HVX_VectorPair halves = is_unsigned ? Q6_Wuh_vunpack_Vub(bytes) : Q6_Wh_vunpack_Vb(bytes);
+    const HVX_VectorPair first = Q6_Ww_vunpack_Vh(Q6_V_lo_W(halves));
+    const HVX_VectorPair second = Q6_Ww_vunpack_Vh(Q6_V_hi_W(halves));
+    const tvm_ext_hvx_four words = {{Q6_V_lo_W(first), Q6_V_hi_W(first), Q6_V_lo_W(second), Q6_V_hi_W(second)}};
+    return words;
+}
+
+/* Returns the vector whose first byte is byte `bytes`; the bytes before it follow the last one. */
+TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_from_byte(tvm_ext_hvx value, int32_t bytes)
+{
+    return Q6_V_vror_VR(value, bytes);
+}
+
 /* Packs two vectors of 16 bits into elements of 8 bits, clamped to [low, high]. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_packed_halves(tvm_ext_hvx first, tvm_ext_hvx second, bool is_unsigned,
                                                      int32_t low, int32_t high)

@@ -84,6 +84,14 @@ TVM_EXT_INLINE void tvm_ext_hvx_conv2d_pixels(const tvm_ext_hvx_conv2d_layer *la
         tvm_ext_hvx_requantize(&layer->requantize, elements[0], sums, factors, layer->groups, count * channels);
         return;
     }
+    /* If each pixel has one vector of accumulators, those of four pixels are requantized together. */
+    if (layer->groups == 1 && layer->pixels == TVM_EXT_HVX_PIXELS) {
+        const tvm_ext_hvx four = tvm_ext_hvx_elements(&layer->requantize, tvm_ext_hvx_load_four(sums), factors, 0, 1);
+        for (int32_t i = 0; i < count; ++i) {
+            tvm_ext_hvx_store_first(elements[i], tvm_ext_hvx_from_byte(four, i * TVM_EXT_HVX_WORDS), channels);
+        }
+        return;
+    }
     for (int32_t i = 0; i < count; ++i) {
         tvm_ext_hvx_requantize(&layer->requantize, elements[i], &sums[i * lanes], factors, layer->groups, channels);
     }

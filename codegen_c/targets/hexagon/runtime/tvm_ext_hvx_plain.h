@@ -153,6 +153,24 @@ static inline tvm_ext_hvx_four tvm_ext_hvx_interleave(tvm_ext_hvx a, tvm_ext_hvx
     return words;
 }
 
+static inline tvm_ext_hvx_four tvm_ext_hvx_unpacked(tvm_ext_hvx bytes, bool is_unsigned)
+{
+    tvm_ext_hvx_four words;
+    for (int32_t i = 0; i < TVM_EXT_HVX_BYTES; ++i) {
+        words.part[i / 32].word[i % 32] = tvm_ext_hvx_element(&bytes, i, is_unsigned);
+    }
+    return words;
+}
+
+static inline tvm_ext_hvx tvm_ext_hvx_from_byte(tvm_ext_hvx value, int32_t bytes)
+{
+    tvm_ext_hvx turned;
+    for (int32_t i = 0; i < TVM_EXT_HVX_BYTES; ++i) {
+        ((uint8_t *)turned.word)[i] = ((const uint8_t *)value.word)[(i + bytes) % TVM_EXT_HVX_BYTES];
+    }
+    return turned;
+}
+
 static inline tvm_ext_hvx tvm_ext_hvx_packed(tvm_ext_hvx_four words, bool is_unsigned, int32_t low, int32_t high)
 {
     tvm_ext_hvx bytes;

@@ -27,6 +27,17 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_starts(const int32_t *factors, int32_t gr
     return tvm_ext_hvx_load(&factors[group * TVM_EXT_HVX_ROWS * TVM_EXT_HVX_WORDS]);
 }
 
+/* Returns values times multiplier / 2^(31 - shift), with TensorFlow Lite's two roundings. halves: 2^(-shift - 1), or 0
+ * for a shift of 0. shifts: 0 or negative. */
+TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_scaled_twice(tvm_ext_hvx values, tvm_ext_hvx multipliers, tvm_ext_hvx halves,
+                                                    tvm_ext_hvx shifts)
+{
+    const tvm_ext_hvx products = tvm_ext_hvx_high_rounded(values, multipliers);
+    /* Negative products are decremented if they are shifted, so that halves are rounded away from zero. */
+    const tvm_ext_hvx signs = tvm_ext_hvx_right(tvm_ext_hvx_and(products, shifts), 31);
+    return tvm_ext_hvx_shifted(tvm_ext_hvx_add(tvm_ext_hvx_add(products, halves), signs), shifts);
+}
+
 /* Returns the results of accumulators of a group of channels, as words. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_rescaled(const tvm_ext_hvx_rescale *rescale, tvm_ext_hvx sums,
                                                 const int32_t *factors, int32_t group)
@@ -37,11 +48,7 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_rescaled(const tvm_ext_hvx_rescale *resca
     const tvm_ext_hvx shifts = tvm_ext_hvx_load(&rows[TVM_EXT_HVX_SHIFTS * TVM_EXT_HVX_WORDS]);
     const tvm_ext_hvx zero_points = tvm_ext_hvx_words(rescale->zero_point);
     if (rescale->rounds_twice) {
-        const tvm_ext_hvx products = tvm_ext_hvx_high_rounded(sums, multipliers);
-        /* Negative products are decremented if they are shifted, so that halves are rounded away from zero. */
-        const tvm_ext_hvx signs = tvm_ext_hvx_right(tvm_ext_hvx_and(products, shifts), 31);
-        const tvm_ext_hvx rounded = tvm_ext_hvx_add(tvm_ext_hvx_add(products, halves), signs);
-        return tvm_ext_hvx_add(tvm_ext_hvx_shifted(rounded, shifts), zero_points);
+        return tvm_ext_hvx_add(tvm_ext_hvx_scaled_twice(sums, multipliers, halves, shifts), zero_points);
     }
     const tvm_ext_hvx scaled = rescale->left_shift > 0 ? tvm_ext_hvx_left(sums, rescale->left_shift) : sums;
     const tvm_ext_hvx products = tvm_ext_hvx_high(scaled, multipliers);
@@ -70,15 +77,22 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_elements(const tvm_ext_hvx_rescale *resca
     return tvm_ext_hvx_packed(results, rescale->is_unsigned, rescale->low, rescale->high);
 }
 
+/* Loads four vectors of accumulators. */
+TVM_EXT_INLINE tvm_ext_hvx_four tvm_ext_hvx_load_four(const int32_t *sums)
+{
+    const tvm_ext_hvx_four four = {{tvm_ext_hvx_load(sums), tvm_ext_hvx_load(&sums[TVM_EXT_HVX_WORDS]),
+                                    tvm_ext_hvx_load(&sums[2 * TVM_EXT_HVX_WORDS]),
+                                    tvm_ext_hvx_load(&sums[3 * TVM_EXT_HVX_WORDS])}};
+    return four;
+}
+
 /* Requantizes `count` accumulators, of one pixel or of adjacent ones, whose channels are `groups` groups. */
 TVM_EXT_INLINE void tvm_ext_hvx_requantize(const tvm_ext_hvx_rescale *rescale, uint8_t *output, const int32_t *sums,
                                            const int32_t *factors, int32_t groups, int32_t count)
 {
     int32_t group = 0;
     for (int32_t k = 0; k < count; k += TVM_EXT_HVX_BYTES) {
-        const tvm_ext_hvx_four four = {{tvm_ext_hvx_load(&sums[k]), tvm_ext_hvx_load(&sums[k + TVM_EXT_HVX_WORDS]),
-                                        tvm_ext_hvx_load(&sums[k + (2 * TVM_EXT_HVX_WORDS)]),
-                                        tvm_ext_hvx_load(&sums[k + (3 * TVM_EXT_HVX_WORDS)])}};
+        const tvm_ext_hvx_four four = tvm_ext_hvx_load_four(&sums[k]);
         const int32_t left = count - k;
         tvm_ext_hvx_store_first(&output[k], tvm_ext_hvx_elements(rescale, four, factors, group, groups),
                                 left < TVM_EXT_HVX_BYTES ? left : TVM_EXT_HVX_BYTES);
