@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from codegen_c.arena.memory_plan import MemoryPlan
@@ -84,13 +85,21 @@ def emit_sources(
         **{name: folded(text) for name, text in generated.items()},
         **emit_weights(program, model, origin, pieces, sharing),
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
-        **({COPY_HEADER: runtime_text(COPY_HEADER, shared_by(platform))} if COPY_HEADER in runtime else {}),
+        **(_copy_headers(platform) if COPY_HEADER in runtime else {}),
     }
     if taken := brought.keys() & own.keys():
         raise UnsupportedModel(
             f"a custom operator brings {min(taken)}, but the package has a file of that name; rename the header."
         )
     return {**own, **brought}
+
+
+def _copy_headers(platform: Platform) -> dict[str, str]:
+    """Return the header that copies bytes on all processors, and the headers that it includes, by name."""
+    shared = shared_by(platform)
+    text = runtime_text(COPY_HEADER, shared)
+    included = re.findall(r'#include "(tvm_ext_\w+\.h)"', text)
+    return {COPY_HEADER: text, **{name: runtime_text(name, shared) for name in included}}
 
 
 def _copies(parallel: ParallelProgram | None) -> Mapping[str, Sequence[str]]:

@@ -35,12 +35,23 @@ uint32_t dma_count_bytes(uint32_t source, uint32_t target)
     return atomic_load(&moved[source][target]);
 }
 
+/* Adds to a counter. A core without atomic instructions is the only one of its firmware. */
+static void add(_Atomic uint32_t *counter, uint32_t bytes)
+{
+#if ATOMIC_INT_LOCK_FREE == 2
+    (void)atomic_fetch_add_explicit(counter, bytes, memory_order_relaxed);
+#else
+    const uint32_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + bytes, memory_order_relaxed);
+#endif
+}
+
 void tvm_ext_dma_copy(void *target, const void *source, size_t bytes)
 {
     const uint32_t from = memory_of(source);
     const uint32_t to = memory_of(target);
     if (from < BOARD_NUM_MEMORIES && to < BOARD_NUM_MEMORIES) {
-        (void)atomic_fetch_add_explicit(&moved[from][to], (uint32_t)bytes, memory_order_relaxed);
+        add(&moved[from][to], (uint32_t)bytes);
     }
     tvm_ext_copy(target, source, bytes);
 }

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.board
 
 ARM = ["cortex_m0plus", "cortex_m7"]
 MORE_ARM = ["always_on", "cortex_m23", "cortex_m3", "cortex_m33", "cortex_m52", "cortex_m7_psram", "cortex_m85"]
-RISCV, RISCV_VECTORS = (pytest.param(name, marks=pytest.mark.riscv_board) for name in ("riscv32", "riscv32_zve32x"))
+RISCV, RISCV_VECTORS, CORAL_NPU = (
+    pytest.param(name, marks=pytest.mark.riscv_board) for name in ("riscv32", "riscv32_zve32x", "coral_npu")
+)
 XTENSA = pytest.param("xtensa_lx106", marks=pytest.mark.xtensa_board)
 NAMES = [*ARM, *MORE_ARM, RISCV, RISCV_VECTORS, XTENSA]
 VERIFIED = BuildOptions(verify=("host", "qemu"))
@@ -68,7 +70,7 @@ def test_the_m7_computes_doubles_in_hardware(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["kws_fp32"]))
-@pytest.mark.parametrize("name", some_of([*ARM, RISCV_VECTORS, XTENSA], sweep=[*MORE_ARM, RISCV]))
+@pytest.mark.parametrize("name", some_of([*ARM, RISCV_VECTORS, CORAL_NPU, XTENSA], sweep=[*MORE_ARM, RISCV]))
 def test_keyword_spotting_is_verified(packages: Packages, name: str, model: str) -> None:
     """A library that computes floats takes about 137 instructions for each multiply-accumulate.
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from codegen_c.emit import firmware
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.operators.kinds import Operator, QPool2d, Window
+from codegen_c.operators.kinds import Operator, QConv2d, QPool2d, Window
 from codegen_c.targets.registry import startup_of
+from codegen_c.targets.riscv_vector.kernels import depthwise as depthwise_rvv
 from codegen_c.targets.riscv_vector.kernels import pooling as pooling_rvv
 from codegen_c.targets.riscv_vector.kernels import products as products_rvv
 from codegen_c.targets.riscv_vector.kernels.products import GroupedRescale
@@ -56,12 +57,64 @@ def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
     check()
 
 
-def test_vectors_may_be_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Firmware is the same for 512 bits."""
-    longer = replace(STARTUP, emulator_flags=(*STARTUP.emulator_flags[:-1], "rv32,v=true,vlen=512"))
+EACH_FORM = [(8, 7), (16, 12), (24, 8), (32, 32), (40, 33), (100, 20)]
+"""Channels and depth of convolutions: pixels by sixes, fives and twos, depths of whole words and others."""
+
+
+@pytest.fixture(params=some_of([128, 512], sweep=[256]))
+def vector_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Vectors of another length in QEMU; the firmware is the same."""
+    longer = replace(STARTUP, emulator_flags=(*STARTUP.emulator_flags[:-1], f"rv32,v=true,vlen={request.param}"))
     monkeypatch.setattr(firmware, "startup_of", lambda platform: longer)
-    operators = [pointwise(np.arange(40 * 33).reshape(40, 33) % 255 - 127, dtype=dtype) for dtype in ("int8", "uint8")]
-    assert_on_board([products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    return int(request.param)
+
+
+def test_products_of_pairs_of_taps(vector_bits: int) -> None:
+    """Each form, with either rounding; weights of -127 for both taps; 7 pixels, so that some groups are not full."""
+    operators: list[Operator] = []
+    for channels, depth in EACH_FORM:
+        weights = np.random.default_rng(channels).integers(-127, 128, (channels, depth))
+        weights[0] = -127
+        for rounding in ("onnx", "tflite"):
+            operators.append(replace(pointwise(weights), rounding=rounding))
+            operators.append(replace(pointwise(weights, dtype="uint8"), rounding=rounding))
+    calls = [products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators]
+    text = "".join(call.function.helpers for call in calls)
+    assert {f".pixels = {pixels}" in text for pixels in (2, 5, 6)} == {True}
+    assert ".has_pairs = true" in text and ".has_pairs = false" in text
+    assert_on_board(calls, operators, vector_bits)
+
+
+def test_two_weights_of_minus_128_are_multiplied_one_by_one() -> None:
+    """Their products with -128 would not fit into 16 bits together."""
+    weights = np.full((16, 8), -128)
+    apart = np.where(np.arange(8) % 2 == 0, -128, -127) * np.ones((16, 1), np.int64)
+    for weight, in_pairs in ((weights, "false"), (apart, "true")):
+        operator = pointwise(weight)
+        call = products_rvv.QCONV2D.implement(operator, ZVE32X, StoredRows())
+        assert f".has_pairs = {in_pairs}" in call.function.helpers
+        assert_on_board([call], [operator])
+
+
+def test_depthwise_convolutions_of_few_channels(vector_bits: int) -> None:
+    """Adjacent pixels together, if the stride is one; borders and rows by single pixels."""
+    operators: list[Operator] = []
+    for channels, stride in ((1, 1), (8, 1), (8, 2), (10, 1), (16, 1), (32, 1), (70, 1)):
+        size = (9, 11) if stride == 1 else (5, 6)
+        window = Window(kernel=(3, 3), strides=(stride, stride), padding=(1, 1, 1, 1))
+        operators.append(
+            QConv2d(
+                inputs=(image(1, 9, 11, channels),), outputs=(image(1, *size, channels, scale=60.0),),
+                weight=np.random.default_rng(channels).integers(-127, 128, (channels, 3, 3, 1)).astype(np.int8),
+                weight_scale=np.linspace(0.013, 0.02, channels).astype(np.float32),
+                bias=np.arange(channels, dtype=np.int32) * 100, window=window, groups=channels, low=-128, high=127,
+                rounding="tflite" if channels % 16 == 0 else "onnx",
+            )
+        )  # fmt: skip
+    calls = [depthwise_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators]
+    text = "".join(call.function.helpers for call in calls)
+    assert all(f".repeats = {repeats}" in text for repeats in (1, 2, 3, 4, 9))
+    assert_on_board(calls, operators, vector_bits)
 
 
 def test_pools_of_many_channels() -> None:

@@ -117,13 +117,18 @@ def test_packages_run_on_the_core(build: Callable[..., Package], name: str) -> N
 
 
 @pytest.mark.riscv_board
-@pytest.mark.parametrize("name", ["esp32c3_devkitm", "esp32p4_ev", *some_of(["longan_nano"], sweep=SMALL_RISCV)])
+@pytest.mark.parametrize(
+    "name", ["esp32c3_devkitm", "esp32p4_ev", "coral_npu", *some_of(["longan_nano"], sweep=SMALL_RISCV)]
+)
 def test_packages_run_on_the_core_of_riscv(build: Callable[..., Package], name: str) -> None:
-    """No atomics and no FPU; an FPU, and the input in PSRAM; a chip of 32 KB; in the sweep each other chip."""
+    """No atomics and no FPU; an FPU, and the input in PSRAM; vectors and a fast memory; a chip of 32 KB; in the
+    sweep each other chip.
+    """
     places = {"x": "psram"} if name == "esp32p4_ev" else None
     package = build(name, place_port=places)
     assert package.report["verify"]["qemu"]["passed"]
-    assert not (package.folder / "sections.ld").exists(), "ESP-IDF's linker script has the section"
+    if name != "coral_npu":
+        assert not (package.folder / "sections.ld").exists(), "ESP-IDF's linker script has the section"
     if places:
         elf = package.folder / package.report["artifacts"]["elf"]
         assert sections_of(elf)[".memory_psram"] == ("NOBITS", "WA")

@@ -17,6 +17,7 @@ from tvm_ext.profiling.estimate_cycles import (
     CallSite,
     Firmware,
     RunCounts,
+    joined,
     layer_profiles,
     read_counts,
     wait_cycles,
@@ -56,6 +57,22 @@ def test_layers_add_up_what_their_blocks_did(cortex_m4: Platform) -> None:
     assert conv.cycles_by_kind() == {"load": 20, "alu": 10, "branch": 10 + 9 * 2}
     assert [function.name for function in conv.functions] == ["m_conv"]
     assert [(one.name, one.loads, one.loaded_bytes, one.stores) for one in conv.memories] == [("sram", 10, 40, 0)]
+
+
+def test_blocks_that_end_without_a_branch_continue_in_the_next_one() -> None:
+    """QEMU splits a loop after its first instruction; the traffic of both parts adds up."""
+    load = {(1, False): Traffic(transactions=1, bursts=1, num_bytes=4)}
+    first = BlockCount(addresses=(0x200,), call=1, executed=10, taken=0, traffic=load)
+    second = BlockCount(addresses=(0x202, 0x204), call=1, executed=10, taken=9, traffic=load)
+    (whole,) = joined((second, first), CODE)
+    assert (whole.addresses, whole.executed, whole.taken) == ((0x200, 0x202, 0x204), 10, 9)
+    assert whole.traffic[1, False] == Traffic(transactions=2, bursts=2, num_bytes=8)
+    other = replace(second, call=2)
+    assert joined((first, other), CODE) == [first, other], "another call"
+    fewer = replace(second, executed=9)
+    assert joined((first, fewer), CODE) == [first, fewer], "something jumps out of or into the middle"
+    branch = BlockCount(addresses=(0x100,), call=1, executed=10, taken=0)
+    assert joined((branch, first), {0x100: CODE[0x100], 0x200: CODE[0x200]}) == [branch, first]
 
 
 def test_slow_memories_add_waits(cortex_m4: Platform) -> None:

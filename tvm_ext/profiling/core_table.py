@@ -15,6 +15,7 @@ from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.files.user_tables import read_table
 from tvm_ext.core.platform import Platform
 from tvm_ext.profiling.instructions import FirmwareInstruction, Kind
+from tvm_ext.profiling.unit_queues import QueuedUnit, queued_cycles
 
 _FOLDER = Path(__file__).parent / "cores"
 _CONFIG = ConfigDict(extra="forbid")
@@ -49,7 +50,9 @@ class Issue:
 
     width: most instructions of a cycle. units: what classes share. latency: cycles from the start of an instruction
     until others can read its result, if not 1; the table's pairs are added for classes that read earlier. accumulates:
-    classes whose sum the next of them can take a cycle later. alone: classes that share their cycle with none.
+    classes whose sum the next of them can take a cycle later. alone: classes that share their cycle with none. queues:
+    units with queues of their own (unit_queues.py); `cycles` are then those in which an instruction stalls all others,
+    0 if not stated, and the other members but `width` and `latency` are not used.
     """
 
     width: Annotated[int, Field(ge=2, le=8)]
@@ -57,6 +60,7 @@ class Issue:
     latency: dict[Kind, Cycles] = field(default_factory=dict[Kind, float])
     accumulates: tuple[Kind, ...] = ()
     alone: tuple[Kind, ...] = ()
+    queues: tuple[QueuedUnit, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -84,6 +88,11 @@ class CoreTable:
 
     def block_cycles(self, instructions: Sequence[FirmwareInstruction]) -> list[float]:
         """Return the cycles of each instruction of a basic block."""
+        if self.issue and self.issue.queues:
+            return queued_cycles(
+                instructions, width=self.issue.width, units=self.issue.queues, latency=self.issue.latency,
+                blocking=self.cycles,
+            )  # fmt: skip
         if self.issue:
             return self._issued_cycles(self.issue, instructions)
         found: list[float] = []

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from tvm_ext.core.errors import RunFailed
@@ -49,7 +50,7 @@ def layer_profiles(
     sums: dict[str, _Sums] = {name: _Sums() for name in names}
     costs: dict[tuple[int, ...], tuple[list[FirmwareInstruction], list[float]]] = {}
     functions = sorted((begin, end, name) for name, begin, end in firmware.functions)
-    for block in counts.blocks:
+    for block in joined(counts.blocks, firmware.instructions):
         if block.addresses not in costs:
             code = _code(block, firmware)
             costs[block.addresses] = code, table.block_cycles(code)
@@ -70,6 +71,52 @@ def layer_profiles(
         )
         for name, own in sums.items()
     ]  # fmt: skip
+
+
+def joined(blocks: Sequence[BlockCount], instructions: Mapping[int, FirmwareInstruction]) -> list[BlockCount]:
+    """Return the blocks of a run, with those joined into one that QEMU splits although no branch lies between them.
+
+    QEMU ends a block after an instruction that changes the type of vectors or a control register, and at a page. The
+    parts run equally often in a call, one after the other, so the core overlaps their instructions.
+    """
+    addresses = sorted(instructions)
+    following = dict(pairwise(addresses))
+    begins = {(block.call, block.addresses[0]): block for block in blocks}
+
+    def continuation(block: BlockCount) -> BlockCount | None:
+        last = block.addresses[-1]
+        if last not in instructions or instructions[last].kind in ("branch", "loop") or block.taken:
+            return None
+        after = begins.get((block.call, following.get(last, -1)))
+        return after if after is not None and after.executed == block.executed else None
+
+    found: list[BlockCount] = []
+    continued = {id(after) for block in blocks if (after := continuation(block)) is not None}
+    for block in blocks:
+        if id(block) in continued:
+            continue
+        whole = block
+        while (after := continuation(whole)) is not None:
+            whole = BlockCount(
+                addresses=whole.addresses + after.addresses, call=whole.call, executed=whole.executed,
+                taken=after.taken, traffic=_added(whole.traffic, after.traffic),
+            )  # fmt: skip
+        found.append(whole)
+    return found
+
+
+def _added(
+    first: Mapping[tuple[int, bool], Traffic], second: Mapping[tuple[int, bool], Traffic]
+) -> dict[tuple[int, bool], Traffic]:
+    """Return the traffic of two blocks together."""
+    total = dict(first)
+    for key, traffic in second.items():
+        before = total.get(key, NONE)
+        total[key] = Traffic(
+            transactions=before.transactions + traffic.transactions, bursts=before.bursts + traffic.bursts,
+            num_bytes=before.num_bytes + traffic.num_bytes,
+        )  # fmt: skip
+    return total
 
 
 def wait_cycles(traffic: Traffic, memory: str, time: TimeModel, *, is_store: bool) -> float:
@@ -96,12 +143,8 @@ def _add(
         into.instructions[one.kind] += block.executed
         spent[one.kind] += block.executed * each
     spent[code[-1].kind] += block.taken * table.taken_cycles(code[-1])
+    into.traffic.update(_added(into.traffic, block.traffic))
     for key, traffic in block.traffic.items():
-        before = into.traffic.get(key, NONE)
-        into.traffic[key] = Traffic(
-            transactions=before.transactions + traffic.transactions, bursts=before.bursts + traffic.bursts,
-            num_bytes=before.num_bytes + traffic.num_bytes,
-        )  # fmt: skip
         number, is_store = key
         if waits := wait_cycles(traffic, _memory(memories, number), time, is_store=is_store):
             spent[WAITS] += waits

@@ -16,5 +16,10 @@ TARGET = InstructionSet(
             RISCV, isas=("rv32imac_zve32x",),
             emulator_flags=(*RISCV.emulator_flags, "-cpu", "rv32,v=true,vlen=128"),
         ),
+        # Without atomics, compressed code and doubles; QEMU 7.2 has vectors of integers only with those of floats.
+        replace(
+            RISCV, isas=("rv32imf_zve32x",),
+            emulator_flags=(*RISCV.emulator_flags, "-cpu", "rv32,a=false,c=false,d=false,Zve32f=true,vlen=128"),
+        ),
     ),
 )  # fmt: skip

@@ -37,25 +37,42 @@
 #endif
 
 /* Storage class of functions that exist once for all layers. */
-#if TVM_EXT_RVV
+#if TVM_EXT_RVV && !defined(__clang__)
+#define TVM_EXT_RVV_SHARED static __attribute__((noinline, noclone, unused))
+#elif TVM_EXT_RVV
 #define TVM_EXT_RVV_SHARED static __attribute__((noinline, unused))
 #else
 #define TVM_EXT_RVV_SHARED static inline
 #endif
 
-/* Copies `count` bytes; count > 0. */
+/* Storage class of loops over the pixels of a layer: code for each layer's shapes, or one function where code must be
+ * small. */
+#if TVM_EXT_RVV && defined(__OPTIMIZE_SIZE__)
+#define TVM_EXT_RVV_LOOPS TVM_EXT_RVV_SHARED
+#else
+#define TVM_EXT_RVV_LOOPS TVM_EXT_INLINE
+#endif
+
+/* Copies `count` bytes; count > 0. A few bytes take one register, for some processors work on all registers of a group,
+ * whatever the length of the vector. */
 TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source, int32_t count)
 {
 #if TVM_EXT_RVV
     int32_t length;
-    __asm__ volatile(TVM_EXT_RVV_BEGIN "1:\n\t"
+    __asm__ volatile(TVM_EXT_RVV_BEGIN "vsetvli %[length], %[count], e8, m1, ta, ma\n\t"
+                                       "bne %[length], %[count], 1f\n\t"
+                                       "vle8.v v0, (%[source])\n\t"
+                                       "vse8.v v0, (%[target])\n\t"
+                                       "j 2f\n"
+                                       "1:\n\t"
                                        "vsetvli %[length], %[count], e8, m8, ta, ma\n\t"
                                        "vle8.v v0, (%[source])\n\t"
                                        "sub %[count], %[count], %[length]\n\t"
                                        "add %[source], %[source], %[length]\n\t"
                                        "vse8.v v0, (%[target])\n\t"
                                        "add %[target], %[target], %[length]\n\t"
-                                       "bnez %[count], 1b\n\t" TVM_EXT_RVV_END
+                                       "bnez %[count], 1b\n"
+                                       "2:\n\t" TVM_EXT_RVV_END
                      : [length] "=&r"(length), [count] "+r"(count), [source] "+r"(source), [target] "+r"(target)
                      :
                      : "memory" TVM_EXT_RVV_CHANGED);
