@@ -64,7 +64,7 @@ def _runs_on(own: InstructionSet) -> Constraint:
     """Return the constraint of a target's own kernels: the target's instruction set."""
 
     def holds(operator: Operator, target: Target) -> bool:
-        return target.instruction_set.simd == own.simd
+        return own.simd in (target.instruction_set.simd, target.instruction_set.extends)
 
     holds.__doc__ = f"the processor must have {own.title}"
     return holds

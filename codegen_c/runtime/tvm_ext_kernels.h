@@ -55,7 +55,7 @@ typedef double TVM_EXT_MAY_ALIAS tvm_ext_any_double;
 #define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* a * b + c: a fused multiply-add if the hardware has one, otherwise two operations. The compiler has no choice. */
-#if defined(__ARM_FEATURE_FMA) || defined(__FMA__)
+#if defined(__ARM_FEATURE_FMA) || defined(__FMA__) || defined(__riscv_flen)
 #define TVM_EXT_FMA(a, b, c) fmaf((a), (b), (c))
 #else
 #define TVM_EXT_FMA(a, b, c) ((a) * (b) + (c))

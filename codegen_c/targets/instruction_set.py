@@ -99,6 +99,7 @@ class InstructionSet:
     """An instruction set, beside the kernels and headers in its folder.
 
     simd: its unique name in platform files. title: its name in refusals, "the processor must have ...".
+    extends: the `simd` of a target whose kernels and headers its processors run as well; empty for none.
     floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels without an entry.
     times: of kernels on cores, by the core's name; read from the folder's `times/`, which benchmarks/kernel_times.py
@@ -117,6 +118,7 @@ class InstructionSet:
 
     simd: str
     title: str
+    extends: str = ""
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
     times: Mapping[str, CoreTimes] = field(default_factory=dict[str, CoreTimes], hash=False)

@@ -103,14 +103,17 @@ def target_of(
 
 
 def runtime_text(name: str, instruction_set: InstructionSet) -> str:
-    """Return a header or source that is copied into packages: the target's own, or the shared one.
+    """Return a header or source that is copied into packages: the target's own, that of the target it extends, or the
+    shared one.
 
     Headers that are the same for vectors of any length are written for single floats, `..._f32x1.h`; for other lengths
     they are copied under the names of these.
     """
-    own = files(instruction_set.package) / "runtime" / name
-    if own.is_file():
-        return own.read_text(encoding="utf-8")
+    extended = [one.package for one in instruction_sets() if one.simd == instruction_set.extends]
+    for package in (instruction_set.package, *extended):
+        own = files(package) / "runtime" / name
+        if own.is_file():
+            return own.read_text(encoding="utf-8")
     common = _COMMON_RUNTIME / name
     vectors = _VECTORS.search(name)
     if common.is_file() or vectors is None:

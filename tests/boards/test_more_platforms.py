@@ -22,8 +22,9 @@ MORE_ARM = ["always_on", "cortex_m23", "cortex_m3", "cortex_m33", "cortex_m52", 
 RISCV, RISCV_VECTORS, CORAL_NPU = (
     pytest.param(name, marks=pytest.mark.riscv_board) for name in ("riscv32", "riscv32_zve32x", "coral_npu")
 )
+RISCV_FLOATS = pytest.param("riscv32_zve32f", marks=(pytest.mark.riscv_board, pytest.mark.riscv_clang))
 XTENSA = pytest.param("xtensa_lx106", marks=pytest.mark.xtensa_board)
-NAMES = [*ARM, *MORE_ARM, RISCV, RISCV_VECTORS, XTENSA]
+NAMES = [*ARM, *MORE_ARM, RISCV, RISCV_VECTORS, RISCV_FLOATS, XTENSA]
 VERIFIED = BuildOptions(verify=("host", "qemu"))
 
 

@@ -78,7 +78,7 @@ def build_elf(folder: Path, platform: Platform, out_dir: Path) -> Path:
 
 ARM_LOOP = (".syntax unified", "ldr r0, =0", "ldr r1, ={}", "1: subs r1, r1, #1", "bne 1b", "bx lr")
 RISCV_LOOP = ("lui a1, %hi({0})", "addi a1, a1, %lo({0})", "1: addi a1, a1, -1", "bnez a1, 1b", "li a0, 0", "ret")
-LOOPS = {"rv32imac": RISCV_LOOP, "rv32imac_zve32x": RISCV_LOOP}
+LOOPS = dict.fromkeys(("rv32imac", "rv32imac_zve32x", "rv32imafc_zve32f"), RISCV_LOOP)
 """A function that returns 0 after so many turns of two instructions, with four beside them, by `isa`; else Arm's."""
 XTENSA, XTENSA_LOOP = "lx106", ("movi a3, {}", "1: addi a3, a3, -1", "bnez a3, 1b", "movi a2, 0", "ret")
 """The same for the compiler that knows no naked functions: assembly beside the C, with three instructions more."""

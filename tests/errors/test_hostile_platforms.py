@@ -171,7 +171,7 @@ def test_json_that_is_no_platform(text: str) -> None:
     [
         ("rv32imac_zve32x", "rv32imac", "isa = 'rv32imac': target 'zve32x' has start-up code for rv32imac_zve32x"),
         ("rv32imac_zve32x", "rv32imac_zve64d", "isa = 'rv32imac_zve64d': .* Did you mean 'rv32imac_zve32x'"),
-        ('simd = "zve32x"', 'simd = "zve32f"', "simd = 'zve32f': there is no such target.* 'zve32x'"),
+        ('simd = "zve32x"', 'simd = "zve32y"', "simd = 'zve32y': there is no such target.* 'zve32x'"),
         ('timer = "mcycle"', 'timer = "../mcycle"', "timer"),
     ],
 )

@@ -351,8 +351,12 @@ def _sysroot(toolchain: Toolchain) -> list[str]:
 
 
 def linked_flags(toolchain: Toolchain) -> list[str]:
-    """Return the flags of clang in the platform file that the linking GCC also takes."""
-    return [one for one in toolchain.flags if one.startswith((*_LINKED, "--sysroot=")) or specs_of(one)]
+    """Return the flags of clang in the platform file that the linking GCC also takes.
+
+    Vector extensions of RISC-V are left out of -march=, because GCC has no library for them and takes any other one.
+    """
+    taken = [one for one in toolchain.flags if one.startswith((*_LINKED, "--sysroot=")) or specs_of(one)]
+    return [re.sub(r"_zv[a-z0-9]+", "", one) if one.startswith("-march=rv") else one for one in taken]
 
 
 def _of_gcc(toolchain: Toolchain) -> list[str]:

@@ -1,0 +1,1 @@
+"""Target RV32 with vectors of floats and integers."""
