@@ -90,11 +90,11 @@ def sum_of(scale: float, other: float, **changes: object) -> QBinary:
     ("operator", "reason"),
     [
         (sum_of(0.3, 0.2, function="multiply"), "sum or a difference"),
-        (sum_of(0.3, 0.2, rounding="tflite"), "rounded once"),
+        (sum_of(0.3, 0.2, rounding="tflite"), "halfway"),
         (sum_of(0.5, 0.25), "halfway"),
         (sum_of(2.0**-20, 2.0**-21), "2^-15"),
     ],
-    ids=["products", "two roundings", "ties", "small factors"],
+    ids=["products", "ties of two roundings", "ties", "small factors"],
 )
 def test_refusals_of_sums(operator: QBinary, reason: str) -> None:
     refusal = elementwise_host.KERNEL.refuses(operator, HOST)

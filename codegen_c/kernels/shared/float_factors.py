@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,15 +47,17 @@ def beginnings(requantize: Requantize, low: Array, high: Array) -> Array | None:
 # Requantization by float32 factors that give every sum of a layer the element of its exact factor.
 #
 # A sum as float, times a factor plus an offset, rounded once and then to an integer, grows with the sum; so it agrees
-# with the exact requantization for all sums if each element begins at the same sum. Floats next to the real factor and
-# to the zero point are tried; a candidate is used only if this is proved.
+# with the exact requantization for all sums if each element begins at the same sum. Every element bounds the offset
+# from both sides: the first sum of the element must reach it, and the sum below must not. Factors next to the real one
+# are tried with an offset in the middle of the bounds; a candidate is used only if this is proved.
+#
+# TensorFlow Lite rounds halves of negative results away from zero, and its first rounding moves positive and negative
+# results in the same direction. Sums below zero may therefore have an offset of their own.
 
-# Distances from the float nearest to a real factor, and offsets from the zero point, in the order of trials.
-STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8)
-SHIFTS = (*STEPS, 9, -9, 10, -10, 11, -11, 12, -12)
-SHIFT = 2.0**-17
-# Below the first limit sums are exact as float32; with factors above the second, products are exact as float64.
-MOST_SUM, LEAST_FACTOR = 1 << 24, 2.0**-14
+# Distances from the float nearest to a real factor, in the order of trials.
+STEPS = tuple(step * sign for step in range(33) for sign in ((1, -1) if step else (1,)))
+# Products of a factor above the limit and a sum are exact as float64, and so are their sums with an offset.
+LEAST_FACTOR = 2.0**-20
 LARGEST = 1 << 31
 
 
@@ -64,57 +65,106 @@ LARGEST = 1 << 31
 class FloatFactors:
     """Requantization by floats: an element is sum * factor + offset, rounded to float32, then to an integer, clamped.
 
-    Halves are rounded to even. factors, offsets: float32[K].
+    Sums are rounded to float32 first. Halves are rounded to even. factors, offsets: float32[K]. negative_offsets: of
+    sums below zero.
     """
 
     factors: Array
     offsets: Array
+    negative_offsets: Array
+
+    @property
+    def has_signs(self) -> bool:
+        """True if sums below zero have other offsets."""
+        return not np.array_equal(self.offsets, self.negative_offsets)
 
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> FloatFactors | None:
         """Return factors for sums from low to high, int64[K] each; None if some channel has none."""
-        begins = None if requantize.rounding == "tflite" else beginnings(requantize, low, high)
+        begins = beginnings(requantize, low, high)
         if begins is None:
             return None
         real = np.broadcast_to(requantize.real_factors, low.shape)
         largest = np.maximum(np.abs(low), np.abs(high))
-        if (largest >= MOST_SUM).any() or (real < 2 * LEAST_FACTOR).any() or (2 * largest * real >= LARGEST).any():
+        if (real < LEAST_FACTOR).any() or (2 * largest * real >= LARGEST).any():
             return None
-        nearest, zero_point = real.astype(np.float32), quantization(requantize.output).zero_point
-        proof = _Proof(begins=begins, low=low, high=high, elements=np.arange(requantize.low + 1, requantize.high + 1))
-        return proof.found(nearest, zero_point)
+        problem = _Elements(begins=begins, low=low, high=high, last=requantize.high)
+        if requantize.rounding != "tflite" or requantize.clamps_negatives:
+            found = _fitted(real, (problem,))
+            return None if found is None else cls(factors=found[0], offsets=found[1], negative_offsets=found[1])
+        found = _fitted(real, (problem.within(0, LARGEST), problem.within(-LARGEST, -1)))
+        return None if found is None else cls(factors=found[0], offsets=found[1], negative_offsets=found[2])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Proof:
-    """Check of candidate factors. begins: int64[elements, K]. low, high: int64[K]. elements: int64[elements]."""
+class _Elements:
+    """The sums at which elements begin. begins: int64[elements, K]. low, high: int64[K]. last: the last element.
+
+    Where no sum lies within the bounds, `high` is below `low`.
+    """
 
     begins: Array
     low: Array
     high: Array
-    elements: Array
+    last: int
 
-    def found(self, nearest: Array, zero_point: int) -> FloatFactors | None:
-        """Return factors near `nearest`, float32[K], and offsets that give every element; None if there are none."""
-        factors, offsets = nearest.copy(), np.full(nearest.shape, zero_point, dtype=np.float32)
-        left = np.arange(len(nearest))
-        for shift, step in product(SHIFTS, STEPS):
-            tried = (nearest[left].view(np.int32) + np.int32(step)).view(np.float32)
-            offset = np.float32(zero_point + shift * SHIFT)
-            holds = self._holds(left, tried, float(offset))
-            factors[left[holds]], offsets[left[holds]] = tried[holds], offset
-            left = left[~holds]
-            if not left.size:
-                return FloatFactors(factors=factors, offsets=offsets)
-        return None
+    def within(self, least: int, most: int) -> _Elements:
+        """Return the same elements for the sums from `least` to `most` only."""
+        low, high = np.maximum(self.low, least), np.minimum(self.high, most)
+        return replace(self, begins=np.clip(self.begins, low, np.maximum(high + 1, low)), low=low, high=high)
 
-    def _holds(self, channels: Array, factors: Array, offset: float) -> Array:
-        begins, elements = self.begins[:, channels], self.elements[:, None]
-        reaches = (begins > self.high[channels]) | (_elements(begins, factors, offset) >= elements)
-        stays = (begins <= self.low[channels]) | (_elements(begins - 1, factors, offset) < elements)
+    def of(self, channels: Array) -> _Elements:
+        """Return the elements of some channels."""
+        return replace(self, begins=self.begins[:, channels], low=self.low[channels], high=self.high[channels])
+
+    @property
+    def numbers(self) -> Array:
+        return (self.last + 1 - len(self.begins) + np.arange(len(self.begins)))[:, None]
+
+    def offsets(self, factors: Array) -> Array:
+        """Return offsets in the middle of the bounds that all elements set, float32[K]."""
+        halves, last = self.numbers - 0.5, self.begins - 1
+        far = np.full(self.begins.shape, np.inf)
+        least = np.where(self.begins <= self.high, halves - _products(self.begins, factors), -far).max(
+            axis=0, initial=-np.inf
+        )
+        most = np.where(last >= self.low, halves - _products(last, factors), far).min(axis=0, initial=np.inf)
+        # If the sums reach no bound on one side, any distance from the other bound will do.
+        lower = np.where(np.isfinite(least), least, np.where(np.isfinite(most), most - 2, 0))
+        upper = np.where(np.isfinite(most), most, lower + 2)
+        return ((lower + upper) / 2).astype(np.float32)
+
+    def holds(self, factors: Array, offsets: Array) -> Array:
+        """Return for each channel whether all sums get their elements."""
+        begins, last = self.begins, self.begins - 1
+        reaches = (begins > self.high) | (_rounded(begins, factors, offsets) >= self.numbers)
+        stays = (last < self.low) | (_rounded(last, factors, offsets) < self.numbers)
         return np.asarray((reaches & stays).all(axis=0))
 
 
-def _elements(sums: Array, factors: Array, offset: float) -> Array:
-    """Return exact products and their exact sums with the offset in float64, rounded once to float32."""
-    return np.rint((sums * factors.astype(np.float64) + offset).astype(np.float32))
+def _fitted(real: Array, problems: tuple[_Elements, ...]) -> tuple[Array, ...] | None:
+    """Return float32 factors near `real`, and offsets for each problem, that give every element; None if none exist."""
+    nearest = real.astype(np.float32)
+    found = (nearest.copy(), *(np.zeros_like(nearest) for _ in problems))
+    left = np.arange(len(nearest))
+    for step in STEPS:
+        tried = (nearest[left].view(np.int32) + np.int32(step)).view(np.float32)
+        parts = [problem.of(left) for problem in problems]
+        offsets = [part.offsets(tried) for part in parts]
+        holds = np.all([part.holds(tried, offset) for part, offset in zip(parts, offsets, strict=True)], axis=0)
+        for array, values in zip(found, (tried, *offsets), strict=True):
+            array[left[holds]] = values[holds]
+        left = left[~holds]
+        if not left.size:
+            return found
+    return None
+
+
+def _products(sums: Array, factors: Array) -> Array:
+    """Return exact products of sums as float32, in float64."""
+    return sums.astype(np.float32).astype(np.float64) * factors.astype(np.float64)
+
+
+def _rounded(sums: Array, factors: Array, offsets: Array) -> Array:
+    """Return the results of float arithmetic: sums of exact products and offsets, rounded once, then to integers."""
+    return np.rint((_products(sums, factors) + offsets.astype(np.float64)).astype(np.float32))

@@ -1,6 +1,6 @@
-"""Kernel for quantized average pooling on the host, in vectors of 8 accumulators.
+"""Kernel for quantized average pooling on the host, in vectors of 16 accumulators.
 
-It computes 16 channels of one output pixel at a time, two taps at once. int8 or uint8[N, H, W, C] -> int8 or
+It computes 16 channels of one output pixel at a time. int8 or uint8[N, H, W, C] -> int8 or
 uint8[N, P, Q, C]; C is a multiple of 16, and windows have no padding. Rounding "onnx" or "tflite".
 """
 
@@ -21,8 +21,8 @@ from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.host.kernels.products import FACTORS, SUM_INCLUDES, UNIT, LaneRescale
 
 LAYER = "tvm_ext_host_pool2d_layer"
-TAPS_INSTRUCTIONS = 11
-"""Modelled instructions of two taps of a unit."""
+TAP_INSTRUCTIONS = 6
+"""Modelled instructions of a tap of a unit."""
 
 
 def is_average_by_a_factor(operator: QPool2d, target: Target) -> bool:
@@ -59,7 +59,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
     (source,), output, (rows, columns) = operator.inputs, operator.output, operator.window.kernel
     start = np.full(output.shape[3], -quantization(source).zero_point * rows * columns)
     rings, layer = with_rings(LAYER, stored)
-    taps = rows * -(-columns // 2) * TAPS_INSTRUCTIONS
+    taps = rows * columns * TAP_INSTRUCTIONS
     call = f"tvm_ext_host_pool2d({layer}, input, output, factors, row_begin, row_end);"
     return replace(
         portable,

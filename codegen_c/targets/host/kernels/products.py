@@ -1,4 +1,4 @@
-"""Kernels for quantized convolutions and dense layers on the host, in vectors of 8 accumulators.
+"""Kernels for quantized convolutions and dense layers on the host, in vectors of 16 accumulators.
 
 Weights have 8 or 4 bits.
 """
@@ -35,48 +35,52 @@ from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QConv2d, QDense, TensorType, Window
 
-# Accumulators in vectors of 8: factors in the order of the lanes, and products of pixels and output channels.
+# Accumulators in vectors of 16: a unit is 16 channels of one pixel.
 #
-# Activations and weights are 16-bit numbers with exact products. Pairs of products are added in 32 bits modulo 2^32, so
-# the order of additions does not change a bit. A unit is 16 channels in two vectors; their lanes are ordered so that
-# the pack instructions leave the bytes of the channels in memory order. The loops are in tvm_ext_host_product.h.
+# Products of 8-bit numbers are exact. Groups of four products are added in 32 bits modulo 2^32, so the order of
+# additions does not change a bit. The loops are in tvm_ext_host_conv2d.h.
 
 UNIT = 16
-MOST_UNITS = 4
+QUAD = 4
+"""Elements whose products are added to an accumulator at once."""
+SIGN = 128
+"""What is added to a signed activation, or subtracted from an unsigned one, to give it the other sign."""
 # Numbers per channel in the table of factors.
-NUMBERS = 6
-# Channel of each lane in the two vectors of a unit.
-ORDER = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
+NUMBERS = 8
+# The largest number of vectors that a block of a dense layer holds in scratch.
+MOST_VECTORS = 8
 SUM_INCLUDES = (
-    "tvm_ext_host_rescale.h", "tvm_ext_host_sums.h", "tvm_ext_i32x8.h", "tvm_ext_i32x8_plain.h", "tvm_ext_layer.h",
-    *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
+    "tvm_ext_host_rescale.h", "tvm_ext_i32x16.h", "tvm_ext_i32x16_avx2.h", "tvm_ext_i32x16_avx512.h",
+    "tvm_ext_i32x16_plain.h", "tvm_ext_layer.h", *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
 )  # fmt: skip
-PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
+PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
 FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")
-# Modelled instructions: from the accumulators of a unit to its elements, and around a run of elements.
-FINISH_INSTRUCTIONS = {True: 16, False: 24}
+# Modelled instructions with AVX2: from the accumulators of a unit to its elements, of four products of each channel of
+# a unit, and of loading four weights of each channel.
+FINISH_INSTRUCTIONS = {True: 16, False: 32}
 """Key: True if the factors are floats."""
-RUN_INSTRUCTIONS = 4
-# Additional instructions per unit if weights have 4 bits.
-UNPACK_INSTRUCTIONS = 4
-WEIGHTS_BYTES = {False: 64, True: 16}
-"""Bytes of the weights of two elements for a unit. Key: True if weights have 4 bits, False if they have 16."""
+QUAD_INSTRUCTIONS = 10
+LOAD_INSTRUCTIONS = 9
+LOADED_FOR = 4
+"""Pixels for which weights are loaded."""
+WEIGHTS_BYTES = {False: 64, True: 32}
+"""Bytes of four weights of each channel of a unit. Key: True if weights have 4 bits, False if they have 8."""
 
 
 def packed_parameters(*, is_packed: bool) -> tuple[Parameter, Parameter]:
-    """Return the parameters for weights and factors. is_packed: weights have 4 bits, otherwise 16."""
-    return (Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant"), FACTORS)
+    """Return the parameters for weights and factors. is_packed: weights have 4 bits, otherwise 8."""
+    return (Parameter(name="weights", ctype="uint8_t" if is_packed else "int8_t", role="constant"), FACTORS)
 
 
 def in_four_bits(weights: Array) -> Array:
-    """Pack int16[..., 2 vectors, 8 lanes, 2] as uint8[..., 16], the first vector in the lower four bits."""
-    low, high = np.moveaxis(weights.reshape(-1, 2, UNIT), 1, 0)
+    """Pack int8[..., 16 channels, 4] as uint8[..., 32], the first eight channels in the lower four bits."""
+    low, high = np.moveaxis(weights.reshape(-1, 2, UNIT * QUAD // 2), 1, 0)
     return pack_pairs(low, high)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LaneRescale(HighWords):
-    """`Requantize` in vectors of eight accumulators; every shift of a high word is above 0.
+    """`Requantize` in vectors of 16 accumulators; every shift of a high word is above 0.
 
     ranges: least and greatest accumulator of each channel, int64.
     """
@@ -104,23 +108,27 @@ class LaneRescale(HighWords):
         largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
         return bool((shift > 0).all()) and largest + (1 << (int(shift.max()) - 1)) < 1 << 31
 
-    def table(self, start: Array) -> Array:
-        """Return the table of factors by lane, int32[units, 6, 16].
+    def table(self, start: Array, signed_start: Array | None = None, fold: int = 1) -> Array:
+        """Return the table of factors by unit, int32[units, 8, 16].
 
-        Rows: initial accumulators, multipliers, halves, shifts, and the bits of float factors and offsets. Lanes after
-        the last channel are 0, and their shifts 1. start: int64[K], taken modulo 2^32.
+        Rows: initial accumulators for activations without a sign, and with a sign; multipliers, halves, shifts, and the
+        bits of float factors, of offsets, and of offsets of negative accumulators. Lanes after the last channel are 0,
+        and their shifts 1. start, signed_start: int64[K], taken modulo 2^32; by default both are equal. fold: times
+        that the numbers of all channels are repeated.
         """
         multiplier, negative = self.factors()
         shift = -negative.astype(np.int64)
-        rows = np.zeros((NUMBERS, -(-len(start) // UNIT) * UNIT), dtype=np.int32)
-        rows[2:4] = 1
-        floats = (
-            (0, 0) if self.floats is None else (self.floats.factors.view(np.int32), self.floats.offsets.view(np.int32))
-        )
-        wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        for row, values in zip(rows, (wrapped, multiplier, 1 << (shift - 1), shift, *floats), strict=False):
-            row[: len(start)] = values
-        return np.ascontiguousarray(rows.reshape(NUMBERS, -1, UNIT).transpose(1, 0, 2)[:, :, ORDER])
+        length = len(start) * fold
+        rows = np.zeros((NUMBERS, -(-length // UNIT) * UNIT), dtype=np.int32)
+        rows[3:5] = 1
+        none = np.zeros(1, np.float32)
+        floats = self.floats
+        bits = (none,) * 3 if floats is None else (floats.factors, floats.offsets, floats.negative_offsets)
+        sums = (_wrapped(start), _wrapped(start if signed_start is None else signed_start))
+        numbers = (*sums, multiplier, 1 << (shift - 1), shift, *(values.view(np.int32) for values in bits))
+        for row, values in zip(rows, numbers, strict=True):
+            row[:length] = np.tile(np.broadcast_to(values, start.shape), fold)
+        return np.ascontiguousarray(rows.reshape(NUMBERS, -1, UNIT).transpose(1, 0, 2))
 
     @property
     def finish_instructions(self) -> int:
@@ -133,78 +141,72 @@ class LaneRescale(HighWords):
         members: dict[str, Value] = {"rounds_twice": True} if self.is_twice else {}
         members |= {"has_ties": True} if self.halves_even else {}
         members |= {"has_floats": True} if self.floats is not None else {}
+        members |= {"has_signs": True} if self.floats is not None and self.floats.has_signs else {}
         members |= {"is_unsigned": True} if finish.output.dtype == "uint8" else {}
         members |= {"left_shift": self.left_shift} if self.left_shift else {}
         return {**members, "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PixelProduct:
-    """Products of `runs` runs of `length` elements each with the weights of `channels` channels.
+def _wrapped(numbers: Array) -> Array:
+    """Return int64 numbers modulo 2^32, as int32."""
+    return (numbers & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
 
-    is_widened: elements are read as 16-bit numbers. is_unsigned: elements of 8 bits are uint8. is_packed: weights have
-    4 bits, otherwise 16.
+
+def starts(start: Array, weight: Array, source: TensorType) -> tuple[Array, Array]:
+    """Return the initial sums for products of activations without a sign, and with a sign, int64[K] each.
+
+    start: for the activations as they are. weight: int8[K, ...].
+    """
+    moved = SIGN * weight.reshape(weight.shape[0], -1).astype(np.int64).sum(axis=1)
+    return (start, start + moved) if source.dtype == "uint8" else (start - moved, start)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuadProduct:
+    """Products of `runs` runs of `length` elements each with the weights of all channels, four elements at a time.
+
+    is_packed: weights have 4 bits, otherwise 8.
     """
 
     runs: int
     length: int
     channels: int
     rescale: LaneRescale
-    is_widened: bool
-    is_unsigned: bool
     is_packed: bool
 
-    @property
-    def units(self) -> int:
-        """Return the units of a block: the same in every block, except that the last may have fewer."""
-        total = -(-self.channels // UNIT)
-        return -(-total // -(-total // MOST_UNITS))
-
-    def members(self) -> dict[str, Value]:
-        """Return the members of a `tvm_ext_host_product`."""
-        return {
-            "runs": self.runs, "length": self.length, "channels": self.channels, "units": self.units,
-            "is_widened": self.is_widened, "is_unsigned": self.is_unsigned, "is_packed": self.is_packed,
-            "rescale": self.rescale.members(),
-        }  # fmt: skip
-
     def pack(self, weight: Array) -> Array:
-        """Pack int8[K, ...] as int16 or 4 bits, block by block of units: [runs][pairs][units][16 lanes][2]."""
+        """Pack int8[K, ...] as int8 or 4 bits: [units][runs][groups of four elements][16 channels][4]."""
         flat = weight.reshape(self.channels, self.runs, self.length)
-        full = np.zeros((-(-self.channels // UNIT) * UNIT, self.runs, -(-self.length // 2) * 2), dtype=np.int16)
+        quads, units = -(-self.length // QUAD), -(-self.channels // UNIT)
+        full = np.zeros((units * UNIT, self.runs, quads * QUAD), dtype=np.int8)
         full[: self.channels, :, : self.length] = flat
-        units = full.reshape(-1, UNIT, self.runs, full.shape[2] // 2, 2)[:, ORDER].transpose(2, 3, 0, 1, 4)
-        blocks = [units[:, :, first : first + self.units] for first in range(0, units.shape[2], self.units)]
-        packed = np.concatenate([block.ravel() for block in blocks])
+        packed = full.reshape(units, UNIT, self.runs, quads, QUAD).transpose(0, 2, 3, 1, 4).ravel()
         return in_four_bits(packed) if self.is_packed else packed
 
-    def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
+    def constants(self, weight: Array, start: Array, source: TensorType) -> tuple[tuple[str, Array], ...]:
         """Return the packed weights, and the table of initial accumulators and factors."""
-        return (("weights", self.pack(weight)), ("factors", self.rescale.table(start)))
+        return (("weights", self.pack(weight)), ("factors", self.rescale.table(*starts(start, weight, source))))
 
-    @property
-    def instructions(self) -> int:
-        """Return the modelled instructions of one pixel."""
-        units = -(-self.channels // UNIT)
-        blocks, pairs = -(-units // self.units), self.runs * -(-self.length // 2)
-        reading = blocks * (pairs * (1 if self.is_widened else 2) + self.runs * RUN_INSTRUCTIONS)
-        products = 4 + (UNPACK_INSTRUCTIONS if self.is_packed else 0)
-        return reading + units * (pairs * products + self.rescale.finish_instructions)
+    def instructions(self, pixels: int) -> int:
+        """Return the modelled instructions of so many pixels of a row."""
+        units, quads = -(-self.channels // UNIT), self.runs * -(-self.length // QUAD)
+        loads = -(-pixels // LOADED_FOR) * units * quads * LOAD_INSTRUCTIONS
+        return pixels * units * (quads * QUAD_INSTRUCTIONS + self.rescale.finish_instructions) + loads
 
 
-# Quantized convolution on the host, in vectors of 8 accumulators: up to 64 channels of one output pixel at a time.
+# Quantized convolution on the host, in vectors of 16 accumulators: blocks of adjacent pixels by units of 16 channels.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], int32 accumulators modulo 2^32. The rows
-# that windows read are copied to scratch as 16-bit numbers, with the zero point as padding. Rounding "onnx" or
-# "tflite".
+# that windows read are copied to scratch, with the zero point as padding, in the sign that the processor's products
+# take. Rounding "onnx" or "tflite".
 
 LAYER = "tvm_ext_host_conv2d_layer"
 LOOPS = Loops(
     function="tvm_ext_host_conv2d", layer=LAYER, includes=PRODUCT_INCLUDES,
-    accumulation="products with r, s, c ascending in pairs, modulo 2^32",
+    accumulation="products with r, s, c ascending in fours, modulo 2^32",
 )  # fmt: skip
-STORED_AT_ONCE = 16
-"""16-bit numbers that the copy of a row stores at once."""
+READ_AT_ONCE = 64
+"""Bytes after the last copied row that may be read."""
 
 
 def has_no_groups(operator: QConv2d, target: Target) -> bool:
@@ -227,40 +229,46 @@ def start(operator: QConv2d) -> Array:
 
 
 def row_numbers(window: Window, source: TensorType, pitch: int) -> int:
-    """Return the 16-bit numbers of a row with its padding; pixels lie `pitch` numbers apart."""
+    """Return the elements of a row with its padding; pixels lie `pitch` elements apart."""
     return (window.padding[1] + source.shape[2] + window.padding[3]) * pitch
 
 
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output, window = operator.inputs[0], operator.output, operator.window
     depth, channels = source.shape[3], output.shape[3]
-    turn = 1 if window.dilation[1] == 1 else window.kernel[1]
-    product = PixelProduct(
-        runs=window.kernel[0] * turn, length=window.kernel[1] // turn * depth, channels=channels,
-        rescale=rescale(operator), is_widened=True, is_unsigned=source.dtype == "uint8",
-        is_packed=isinstance(operator, PackedQConv2d),
+    runs = 1 if window.dilation[1] == 1 else window.kernel[1]
+    product = QuadProduct(
+        runs=window.kernel[0] * runs, length=window.kernel[1] // runs * depth, channels=channels,
+        rescale=rescale(operator), is_packed=isinstance(operator, PackedQConv2d),
     )  # fmt: skip
-    num_pixels = output.num_elements // channels
+    rows, columns = output.shape[0] * output.shape[1], output.shape[2]
     copied = window.kernel[0] * row_numbers(window, source, depth)
     return Parts(
         parameters=packed_parameters(is_packed=product.is_packed),
-        constants=product.constants(operator.weight, start(operator)),
-        members={"product": product.members()},
-        scratch_bytes=2 * (copied + STORED_AT_ONCE),
-        instructions=num_pixels * product.instructions + output.shape[0] * output.shape[1] * copied * 3 // 16,
+        constants=product.constants(operator.weight, start(operator), source),
+        members=product_members(product, runs),
+        scratch_bytes=copied + READ_AT_ONCE,
+        instructions=rows * (product.instructions(columns) + copied * 3 // UNIT),
         passes=Passes.of_product(
-            output.num_elements * operator.weight[0].size, source.num_elements, num_pixels, pixels=1,
-            channels=UNIT * MOST_UNITS,
+            output.num_elements * operator.weight[0].size, source.num_elements, rows * columns, pixels=LOADED_FOR,
+            channels=UNIT,
         ),
         grows_weights=not product.is_packed,
     )  # fmt: skip
+
+
+def product_members(product: QuadProduct, runs: int) -> dict[str, Value]:
+    """Return the members of a `tvm_ext_host_conv2d_layer` beside its images and its window. runs: of a row."""
+    return {
+        "runs": runs, "length": product.length, "is_packed": product.is_packed, "rescale": product.rescale.members(),
+    }  # fmt: skip
 
 
 CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
 QCONV2D = CONVOLUTION.kernel(
     Family(
         name="qconv2d_host",
-        title="Quantized convolution, up to 64 channels of an output pixel at a time",
+        title="Quantized convolution, blocks of adjacent pixels by 16 channels at a time",
         operator=QConv2d,
         constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
@@ -269,17 +277,18 @@ QCONV2D = CONVOLUTION.kernel(
 QCONV2D_PACKED = CONVOLUTION.kernel(
     Family(
         name="qconv2d_packed_host",
-        title="Quantized convolution with weights of 4 bits, up to 64 channels of a pixel at a time",
+        title="Quantized convolution with weights of 4 bits, blocks of pixels by 16 channels at a time",
         operator=PackedQConv2d,
         constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
     )
 )
 
 
-# Quantized dense layer on the host, in vectors of 8 accumulators: up to 64 output channels of one vector at a time.
+# Quantized dense layer on the host, in vectors of 16 accumulators: blocks of vectors by units of 16 channels.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators modulo 2^32. The vectors are read in
-# place, like pixels. Portable C computes layers whose input or output comes in rows. Rounding "onnx" or "tflite".
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], int32 accumulators modulo 2^32. The vectors of a block are
+# copied to scratch, like pixels of a convolution. Portable C computes layers whose input or output comes in rows.
+# Rounding "onnx" or "tflite".
 
 
 def _rescale(operator: QDense) -> LaneRescale:
@@ -292,27 +301,28 @@ qdense_sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="on
 def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
     source, output, (channels, depth) = operator.inputs[0], operator.output, operator.weight.shape
     vectors = output.num_elements // channels
-    product = PixelProduct(
-        runs=1, length=depth, channels=channels, rescale=_rescale(operator), is_widened=False,
-        is_unsigned=source.dtype == "uint8", is_packed=isinstance(operator, PackedQDense),
+    product = QuadProduct(
+        runs=1, length=depth, channels=channels, rescale=_rescale(operator),
+        is_packed=isinstance(operator, PackedQDense),
     )  # fmt: skip
     layer = shapes(LAYER, {
         "input": image(replace(source, shape=(1, 1, vectors, depth))),
         "output": image(replace(output, shape=(1, 1, vectors, channels))),
         "window": sliding_window(Window(kernel=(1, 1))),
-        "product": product.members(),
+        **product_members(product, 1),
     })  # fmt: skip
     parts = DenseParts(
         parameters=packed_parameters(is_packed=product.is_packed),
-        constants=product.constants(operator.weight, qdense.products(operator).start),
-        body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors);",
+        constants=product.constants(operator.weight, qdense.products(operator).start, source),
+        body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors, scratch);",
         helpers=layer,
         includes=PRODUCT_INCLUDES,
-        instructions=vectors * product.instructions,
+        instructions=product.instructions(vectors),
+        scratch_bytes=min(vectors, MOST_VECTORS) * depth + READ_AT_ONCE,
         passes=Passes.of_product(
-            output.num_elements * depth, source.num_elements, vectors, pixels=1, channels=UNIT * MOST_UNITS
+            output.num_elements * depth, source.num_elements, vectors, pixels=LOADED_FOR, channels=UNIT
         ),
-        accumulation="products with c ascending in pairs, modulo 2^32",
+        accumulation="products with c ascending in fours, modulo 2^32",
         grows_weights=not product.is_packed,
     )
     return lambda _: parts
@@ -320,7 +330,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
 
 QDENSE = DenseKernel(
     name="qdense_host",
-    title="Quantized dense layer, up to 64 output channels of a vector at a time",
+    title="Quantized dense layer, blocks of vectors by 16 channels at a time",
     layer=dense_layer,
     has_rows=lambda _: False,
 ).kernel((for_speed, *qdense.CONSTRAINTS, qdense_sums_leave_room))
@@ -332,7 +342,7 @@ QDENSE = DenseKernel(
 
 QDENSE_PACKED = DenseKernel(
     name="qdense_packed_host",
-    title="Quantized dense layer with weights of 4 bits, up to 64 output channels of a vector at a time",
+    title="Quantized dense layer with weights of 4 bits, blocks of vectors by 16 channels at a time",
     layer=dense_layer,
 ).packed((*QDENSE_PACKED_CONSTRAINTS, qdense_sums_leave_room))
 

@@ -1,29 +1,21 @@
 /* Sums and differences of two quantized images, 16 elements at a time, rounded once.
  *
- * A factor is split into high * 2^16 + low, so that its products with elements are exact products of 16 by 16 bits. The
- * sum of the high products plus the carry from the low products is shifted and rounded once. The compiler uses this
- * kernel only if no sum lies halfway between two results. */
+ * A factor is split into high * 2^16 + low, so that its products with elements have 16 by 16 bits. The sum of the high
+ * products plus the carry from the low products is shifted once. The compiler uses this kernel only if its numbers give
+ * the exact result for all pairs of elements. */
 #ifndef TVM_EXT_HOST_QBINARY_H
 #define TVM_EXT_HOST_QBINARY_H
 
-#include "tvm_ext_i32x8.h"
+#include "tvm_ext_i32x16.h"
 #include "tvm_ext_qbinary.h"
 
 typedef struct {
     tvm_ext_qbinary_layer layer;
     int16_t high[2]; /* upper halves of the factors of both elements */
     int16_t low[2];
+    int32_t addend[2]; /* high and low: holds the zero points and what the result is rounded by */
+    int32_t shift;     /* of sums of high products */
 } tvm_ext_host_qbinary_layer;
-
-/* Returns the results of 8 pairs of elements, without the zero point. */
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_sum_of_pairs(const tvm_ext_host_qbinary_layer *layer, tvm_ext_i16x16 pairs)
-{
-    const int32_t shift = layer->layer.function.shift - 16;
-    const tvm_ext_i32x8 half = tvm_ext_i32x8_splat((int32_t)((uint32_t)1 << (shift - 1)));
-    const tvm_ext_i32x8 high = tvm_ext_i32x8_add_pairs(half, pairs, tvm_ext_i16x16_pair(layer->high));
-    const tvm_ext_i32x8 low = tvm_ext_i32x8_add_pairs(tvm_ext_i32x8_splat(0), pairs, tvm_ext_i16x16_pair(layer->low));
-    return tvm_ext_i32x8_shifted_down(tvm_ext_i32x8_add(high, tvm_ext_i32x8_shifted_down(low, 16)), shift);
-}
 
 /* Computes `length` contiguous elements. */
 TVM_EXT_INLINE void tvm_ext_host_qbinary_run(const tvm_ext_host_qbinary_layer *layer, const uint8_t *first,
@@ -31,18 +23,15 @@ TVM_EXT_INLINE void tvm_ext_host_qbinary_run(const tvm_ext_host_qbinary_layer *l
 {
     const tvm_ext_qbinary *const function = &layer->layer.function;
     const tvm_ext_image *const images[2] = {&layer->layer.first, &layer->layer.second};
-    const tvm_ext_i16x16 zero_points[2] = {tvm_ext_i16x16_splat(function->first_zero_point),
-                                           tvm_ext_i16x16_splat(function->second_zero_point)};
     const int32_t whole = length - (length % 16);
     for (int32_t i = 0; i < whole; i += 16) {
-        const tvm_ext_i16x16 a =
-            tvm_ext_i16x16_subtract(tvm_ext_i16x16_widen(&first[i], images[0]->is_unsigned), zero_points[0]);
-        const tvm_ext_i16x16 b =
-            tvm_ext_i16x16_subtract(tvm_ext_i16x16_widen(&second[i], images[1]->is_unsigned), zero_points[1]);
-        const tvm_ext_i32x8 low = tvm_ext_host_sum_of_pairs(layer, tvm_ext_i16x16_low_turns(a, b));
-        const tvm_ext_i32x8 high = tvm_ext_host_sum_of_pairs(layer, tvm_ext_i16x16_high_turns(a, b));
-        tvm_ext_i32x8_store_bytes(&output[i], low, high, function->zero_point, function->low, function->high,
-                                  layer->layer.output.is_unsigned);
+        const tvm_ext_i32x16 a = tvm_ext_i32x16_widen(&first[i], images[0]->is_unsigned);
+        const tvm_ext_i32x16 b = tvm_ext_i32x16_widen(&second[i], images[1]->is_unsigned);
+        const tvm_ext_i32x16 low = tvm_ext_i32x16_weighted(a, b, layer->low, layer->addend[1]);
+        const tvm_ext_i32x16 sums = tvm_ext_i32x16_add(tvm_ext_i32x16_weighted(a, b, layer->high, layer->addend[0]),
+                                                       tvm_ext_i32x16_shifted_down(low, 16));
+        tvm_ext_i32x16_store_bytes(&output[i], tvm_ext_i32x16_shifted_down(sums, layer->shift), 16, 0, function->low,
+                                   function->high, layer->layer.output.is_unsigned);
     }
     for (int32_t i = whole; i < length; ++i) {
         output[i] = (uint8_t)tvm_ext_qbinary_element(function, tvm_ext_element(images[0], first, i),

@@ -1,19 +1,23 @@
-/* Requantization of 16 accumulators in vectors of 8: a factor for each accumulator, the zero point, then the limits. */
+/* Requantization of 16 accumulators: a factor for each accumulator, the zero point, then the limits. */
 #ifndef TVM_EXT_HOST_RESCALE_H
 #define TVM_EXT_HOST_RESCALE_H
 
-#include "tvm_ext_host_sums.h"
+#include "tvm_ext_i32x16.h"
 
-/* Numbers per channel in a table of factors: initial accumulator, multiplier, half, shift, and the bits of a float
- * factor and a float offset that give the same element for every accumulator. The same numbers of 16 channels are
- * adjacent. */
-#define TVM_EXT_HOST_NUMBERS 6
+/* Channels that are computed together. */
+#define TVM_EXT_HOST_UNIT 16
+/* Numbers per channel in a table of factors: initial accumulators for activations without and with a sign, multiplier,
+ * half, shift, and the bits of a float factor and float offsets of accumulators from zero on and below zero, which give
+ * the same element for every accumulator. The same numbers of 16 channels are adjacent. */
+#define TVM_EXT_HOST_NUMBERS 8
+/* Numbers of all channels of a unit. */
 #define TVM_EXT_HOST_FACTORS (TVM_EXT_HOST_NUMBERS * TVM_EXT_HOST_UNIT)
 
 typedef struct {
     bool rounds_twice; /* as TensorFlow Lite does; otherwise once, halves to even */
     bool has_ties; /* an accumulator may lie halfway between two results */
     bool has_floats; /* the floats of the table may replace its integers */
+    bool has_signs; /* float offsets of accumulators below zero differ from the others */
     bool is_unsigned; /* elements are uint8, otherwise int8 */
     int32_t left_shift; /* scales accumulators up first, so that every shift is above 0 */
     int32_t zero_point;
@@ -21,56 +25,41 @@ typedef struct {
     int32_t high;
 } tvm_ext_host_rescale;
 
+/* Returns a row of the table of factors of a unit. */
+TVM_EXT_INLINE tvm_ext_i32x16 tvm_ext_host_factor(const int32_t *factors, int32_t row)
+{
+    return tvm_ext_i32x16_load(&factors[row * TVM_EXT_HOST_UNIT]);
+}
+
 /* Returns the initial accumulators. */
-TVM_EXT_INLINE tvm_ext_host_sums tvm_ext_host_begin(const int32_t *factors)
+TVM_EXT_INLINE tvm_ext_i32x16 tvm_ext_host_begin(const int32_t *factors)
 {
-    const tvm_ext_host_sums sums = {tvm_ext_i32x8_load(factors), tvm_ext_i32x8_load(&factors[8])};
-    return sums;
-}
-
-/* Returns the results of eight accumulators, without the zero point. factors: of the unit, from the vector's first. */
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_rescaled(const tvm_ext_host_rescale *rescale, tvm_ext_i32x8 sums,
-                                                   const int32_t *factors)
-{
-    const tvm_ext_i32x8 half = tvm_ext_i32x8_load(&factors[2 * TVM_EXT_HOST_UNIT]);
-    const tvm_ext_i32x8 shift = tvm_ext_i32x8_load(&factors[3 * TVM_EXT_HOST_UNIT]);
-    if (rescale->rounds_twice) {
-        return tvm_ext_i32x8_scaled_twice(sums, &factors[TVM_EXT_HOST_UNIT], half, shift);
-    }
-    const tvm_ext_i32x8 value = rescale->left_shift > 0 ? tvm_ext_i32x8_shifted_up(sums, rescale->left_shift) : sums;
-    return tvm_ext_i32x8_scaled(value, &factors[TVM_EXT_HOST_UNIT], half, shift, rescale->has_ties);
-}
-
-/* Stores the 16 elements of a unit. */
-TVM_EXT_INLINE void tvm_ext_host_elements(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_host_sums sums,
-                                          const int32_t *factors)
-{
-#ifdef TVM_EXT_I32X8_HAS_FLOATS
-    if (rescale->has_floats) {
-        const int32_t *const floats = &factors[4 * TVM_EXT_HOST_UNIT];
-        const int32_t *const offsets = &factors[5 * TVM_EXT_HOST_UNIT];
-        tvm_ext_i32x8_store_bytes(target, tvm_ext_i32x8_scaled_by_floats(sums.low, floats, offsets),
-                                  tvm_ext_i32x8_scaled_by_floats(sums.high, &floats[8], &offsets[8]), 0, rescale->low,
-                                  rescale->high, rescale->is_unsigned);
-        return;
-    }
-#endif
-    tvm_ext_i32x8_store_bytes(target, tvm_ext_host_rescaled(rescale, sums.low, factors),
-                              tvm_ext_host_rescaled(rescale, sums.high, &factors[8]), rescale->zero_point, rescale->low,
-                              rescale->high, rescale->is_unsigned);
+    return tvm_ext_host_factor(factors, TVM_EXT_I32X16_TAKES_UNSIGNED ? 0 : 1);
 }
 
 /* Stores the first `count` elements of a unit. */
-TVM_EXT_INLINE void tvm_ext_host_end(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_host_sums sums,
+TVM_EXT_INLINE void tvm_ext_host_end(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_i32x16 sums,
                                      const int32_t *factors, int32_t count)
 {
-    if (count >= TVM_EXT_HOST_UNIT) {
-        tvm_ext_host_elements(rescale, target, sums, factors);
+    int32_t zero_point = rescale->zero_point;
+    tvm_ext_i32x16 result;
+#ifdef TVM_EXT_I32X16_HAS_FLOATS
+    if (rescale->has_floats) {
+        zero_point = 0; /* a part of the offsets */
+        result = tvm_ext_i32x16_scaled_by_floats(sums, tvm_ext_host_factor(factors, 5), tvm_ext_host_factor(factors, 6),
+                                                 tvm_ext_host_factor(factors, 7), rescale->has_signs);
+    } else
+#endif
+        if (rescale->rounds_twice) {
+        result = tvm_ext_i32x16_scaled_twice(sums, tvm_ext_host_factor(factors, 2), tvm_ext_host_factor(factors, 3),
+                                             tvm_ext_host_factor(factors, 4));
     } else {
-        uint8_t elements[TVM_EXT_HOST_UNIT];
-        tvm_ext_host_elements(rescale, elements, sums, factors);
-        (void)memcpy(target, elements, (size_t)count);
+        const tvm_ext_i32x16 value =
+            rescale->left_shift > 0 ? tvm_ext_i32x16_shifted_up(sums, rescale->left_shift) : sums;
+        result = tvm_ext_i32x16_scaled(value, tvm_ext_host_factor(factors, 2), tvm_ext_host_factor(factors, 3),
+                                       tvm_ext_host_factor(factors, 4), rescale->has_ties);
     }
+    tvm_ext_i32x16_store_bytes(target, result, count, zero_point, rescale->low, rescale->high, rescale->is_unsigned);
 }
 
 #endif

@@ -1,41 +1,11 @@
-/* Copies of the input rows that the windows of an output row read, with padding, as 16-bit numbers. */
+/* Copies of the input rows that the windows of an output row read, with padding, as bytes with the sign that products
+ * take.
+ *
+ * The copies are a ring buffer: consecutive output rows share rows, which are copied once. */
 #ifndef TVM_EXT_HOST_ROWS_H
 #define TVM_EXT_HOST_ROWS_H
 
-#include "tvm_ext_i32x8.h"
-
-/* Numbers that are stored at once. A copy therefore writes up to 15 numbers after its last element. */
-#define TVM_EXT_HOST_STORED 16
-/* Bytes that are copied at once. */
-#define TVM_EXT_HOST_COPIED 32
-
-/* Returns elements i to i + 15 of `count` elements of 8 bits, with zeros after the last one. */
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_widened(const uint8_t *source, int32_t i, int32_t count, bool is_unsigned)
-{
-    if (i + TVM_EXT_HOST_STORED <= count) {
-        return tvm_ext_i16x16_widen(&source[i], is_unsigned);
-    }
-    uint8_t rest[TVM_EXT_HOST_STORED] = {0};
-    (void)memcpy(rest, &source[i], (size_t)(count - i));
-    return tvm_ext_i16x16_widen(rest, is_unsigned);
-}
-
-/* Widens `count` elements of 8 bits; writes whole vectors. */
-TVM_EXT_INLINE void tvm_ext_host_widen(int16_t *restrict target, const uint8_t *source, int32_t count, bool is_unsigned)
-{
-    TVM_EXT_I32X8_UNROLLED
-    for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
-        tvm_ext_i16x16_store(&target[i], tvm_ext_host_widened(source, i, count, is_unsigned));
-    }
-}
-
-/* Writes `value` `count` times, in whole vectors. */
-TVM_EXT_INLINE void tvm_ext_host_fill(int16_t *restrict target, int32_t value, int32_t count)
-{
-    for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
-        tvm_ext_i16x16_store(&target[i], tvm_ext_i16x16_splat(value));
-    }
-}
+#include "tvm_ext_i32x16.h"
 
 /* Returns the columns of a copied row. */
 TVM_EXT_INLINE int32_t tvm_ext_host_row_columns(const tvm_ext_image *image, const tvm_ext_window *window)
@@ -43,81 +13,44 @@ TVM_EXT_INLINE int32_t tvm_ext_host_row_columns(const tvm_ext_image *image, cons
     return window->left + image->columns + window->right;
 }
 
-/* Copies bytes; the target may lie `distance` bytes before the source and overlap it. It uses vectors, because
- * compilers turn other overlapping copies into loops of eight bytes each. */
-TVM_EXT_INLINE void tvm_ext_host_copy_row(uint8_t *target, const uint8_t *source, int32_t bytes, int32_t distance)
+/* Returns the slot of the ring buffer of row r of the window of output row h. */
+TVM_EXT_INLINE int32_t tvm_ext_host_slot(const tvm_ext_window *window, int32_t h, int32_t r)
 {
-    const int32_t last = bytes - TVM_EXT_HOST_COPIED;
-    if (last < 0 || distance < TVM_EXT_HOST_COPIED) {
-        (void)memmove(target, source, (size_t)bytes);
+    return window->row_dilation > 1 ? r : ((h * window->row_stride) + r) % window->rows;
+}
+
+/* Copies row y of image n with padding around it; a row outside the image is padding. Padding is the zero point. */
+TVM_EXT_INLINE void tvm_ext_host_copy_row(const tvm_ext_image *image, const tvm_ext_window *window, uint8_t *row,
+                                          const void *input, int32_t n, int32_t y)
+{
+    const int32_t channels = image->channels;
+    const uint8_t flip = tvm_ext_i32x16_flip(image->is_unsigned);
+    const uint8_t padding = (uint8_t)((uint8_t)image->zero_point ^ flip);
+    const size_t left = (size_t)window->left * (size_t)channels;
+    const int32_t inside = image->columns * channels;
+    if (y < 0 || y >= image->rows) {
+        (void)memset(row, padding, (size_t)tvm_ext_host_row_columns(image, window) * (size_t)channels);
         return;
     }
-    TVM_EXT_I32X8_UNROLLED
-    for (int32_t i = 0; i < last; i += TVM_EXT_HOST_COPIED) {
-        tvm_ext_i16x16_store(&target[i], tvm_ext_i16x16_load(&source[i]));
+    if (window->left > 0) {
+        (void)memset(row, padding, left);
     }
-    tvm_ext_i16x16_store(&target[last], tvm_ext_i16x16_load(&source[last]));
-}
-
-/* Moves the rows that the windows of an output row share with those of the previous row to their new positions. Returns
- * their number; `rows` holds them already unless `is_first`. */
-TVM_EXT_INLINE int32_t tvm_ext_host_keep_rows(const tvm_ext_window *window, void *rows, int32_t row_bytes,
-                                              bool is_first)
-{
-    const int32_t kept = window->rows - window->row_stride;
-    if (is_first || kept <= 0 || window->row_dilation > 1) {
-        return 0;
-    }
-    const int32_t distance = window->row_stride * row_bytes;
-    tvm_ext_host_copy_row((uint8_t *)rows, &((const uint8_t *)rows)[distance], kept * row_bytes, distance);
-    return kept;
-}
-
-/* Copies the rows of image n that a window whose first row is `top` reads, from its row `first` on. Padding is the
- * zero point.
- *
- * rows: [rows of the window][columns with padding][channels], and 15 more elements of space. */
-TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm_ext_window *window,
-                                           int16_t *restrict rows, const void *input, int32_t n, int32_t top,
-                                           int32_t first)
-{
-    const int32_t channels = image->channels;
-    const int32_t length = tvm_ext_host_row_columns(image, window) * channels;
-    for (int32_t r = first; r < window->rows; ++r) {
-        int16_t *const row = &rows[r * length];
-        const int32_t y = top + (r * window->row_dilation);
-        if (y < 0 || y >= image->rows) {
-            tvm_ext_host_fill(row, image->zero_point, length);
-            continue;
-        }
-        int16_t *const inside = &row[window->left * channels];
-        tvm_ext_host_fill(row, image->zero_point, window->left * channels);
-        tvm_ext_host_widen(inside, &((const uint8_t *)input)[tvm_ext_row(image, n, y)], image->columns * channels,
-                           image->is_unsigned);
-        tvm_ext_host_fill(&inside[image->columns * channels], image->zero_point, window->right * channels);
+    tvm_ext_i8x64_copy(&row[left], &((const uint8_t *)input)[tvm_ext_row(image, n, y)], inside, flip);
+    if (window->right > 0) {
+        (void)memset(&row[left + (size_t)inside], padding, (size_t)window->right * (size_t)channels);
     }
 }
 
-/* Copies the rows without widening. rows: [rows of the window][columns with padding][channels]. */
-TVM_EXT_INLINE void tvm_ext_host_copy_bytes(const tvm_ext_image *image, const tvm_ext_window *window,
-                                            uint8_t *restrict rows, const void *input, int32_t n, int32_t top,
-                                            int32_t first)
+/* Copies the rows of image n that the windows of output row h read. rows: [slots][columns with padding][channels], of
+ * which it expects those of output row h - 1 unless `is_first`. */
+TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm_ext_window *window, uint8_t *rows,
+                                           const void *input, int32_t n, int32_t h, bool is_first)
 {
-    const int32_t channels = image->channels;
-    const int32_t length = tvm_ext_host_row_columns(image, window) * channels;
-    for (int32_t r = first; r < window->rows; ++r) {
-        uint8_t *const row = &rows[r * length];
-        const int32_t y = top + (r * window->row_dilation);
-        if (y < 0 || y >= image->rows) {
-            (void)memset(row, image->zero_point, (size_t)length);
-            continue;
-        }
-        const int32_t inside = image->columns * channels;
-        const int32_t left = window->left * channels;
-        (void)memset(row, image->zero_point, (size_t)left);
-        tvm_ext_host_copy_row(&row[left], &((const uint8_t *)input)[tvm_ext_row(image, n, y)], inside,
-                              TVM_EXT_HOST_COPIED);
-        (void)memset(&row[left + inside], image->zero_point, (size_t)window->right * (size_t)channels);
+    const int32_t length = tvm_ext_host_row_columns(image, window) * image->channels;
+    const int32_t kept = window->row_dilation > 1 ? 0 : window->rows - window->row_stride;
+    for (int32_t r = is_first || kept < 0 ? 0 : kept; r < window->rows; ++r) {
+        const int32_t y = (h * window->row_stride) - window->top + (r * window->row_dilation);
+        tvm_ext_host_copy_row(image, window, &rows[tvm_ext_host_slot(window, h, r) * length], input, n, y);
     }
 }
 

@@ -11,15 +11,20 @@
  *           0  1  0 -1           0  0  2
  *
  * Inputs of 8 bits, with zero points as padding, give |V| <= 1020 and |U| <= 1152. The initial accumulators belong to
- * position (1, 1), which adds to all four outputs. */
+ * position (1, 1), which adds to all four outputs.
+ *
+ * Processors that add four products of 8 bits in one instruction compute the direct sums faster. The layer has
+ * constants for both methods, and the compiler of the C code chooses. */
 #ifndef TVM_EXT_HOST_WINOGRAD_H
 #define TVM_EXT_HOST_WINOGRAD_H
 
 #include <stddef.h>
 
-#include "tvm_ext_host_product.h"
-#include "tvm_ext_host_rows.h"
+#include "tvm_ext_host_conv2d.h"
+#include "tvm_ext_host_pairs.h"
 
+/* Numbers that are stored at once. A copy therefore writes up to 15 numbers after its last element. */
+#define TVM_EXT_HOST_STORED 16
 #define TVM_EXT_HOST_PLACES 16
 #define TVM_EXT_HOST_FIRST_PLACE 5 /* position of the initial accumulators */
 
@@ -29,7 +34,8 @@ typedef struct {
     tvm_ext_window window;
     int32_t columns;              /* columns of the copied rows: those of all tiles */
     int32_t pitch;                /* channels of a position of transformed inputs: whole vectors */
-    tvm_ext_host_product product; /* at one position: runs of input channels */
+    tvm_ext_host_pairs product;
+    tvm_ext_host_rescale direct;  /* requantization of direct sums */
 } tvm_ext_host_winograd_layer;
 
 /* Scratch, in this order. */
@@ -39,6 +45,25 @@ typedef struct {
     int16_t *places;  /* [16][pitch] of one tile's V */
     uint8_t *padding; /* a row of zero points */
 } tvm_ext_host_winograd_scratch;
+
+/* Returns elements i to i + 15 of `count` elements of 8 bits, with zeros after the last one. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_widened(const uint8_t *source, int32_t i, int32_t count, bool is_unsigned)
+{
+    if (i + TVM_EXT_HOST_STORED <= count) {
+        return tvm_ext_i16x16_widen(&source[i], is_unsigned);
+    }
+    uint8_t rest[TVM_EXT_HOST_STORED] = {0};
+    (void)memcpy(rest, &source[i], (size_t)(count - i));
+    return tvm_ext_i16x16_widen(rest, is_unsigned);
+}
+
+/* Writes `value` `count` times, in whole vectors. */
+TVM_EXT_INLINE void tvm_ext_host_fill(int16_t *restrict target, int32_t value, int32_t count)
+{
+    for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
+        tvm_ext_i16x16_store(&target[i], tvm_ext_i16x16_splat(value));
+    }
+}
 
 /* Returns the distance in numbers between two of the four rows of B^T d. */
 TVM_EXT_INLINE int32_t tvm_ext_host_winograd_length(const tvm_ext_host_winograd_layer *layer)
@@ -110,9 +135,9 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_tile(const tvm_ext_host_winograd_layer
 }
 
 /* Sums a block of up to 4 units at all positions of a tile. Returns the weights after those of the block. */
-TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_winograd_layer *layer,
+TVM_EXT_INLINE const int16_t *tvm_ext_host_winograd_sums(const tvm_ext_host_winograd_layer *layer,
                                                          int32_t *restrict sums, const int16_t *places,
-                                                         const uint8_t *weights, const int32_t *factors, int32_t units)
+                                                         const int16_t *weights, const int32_t *factors, int32_t units)
 {
     for (int32_t p = 0; p < TVM_EXT_HOST_PLACES; ++p) {
         tvm_ext_host_sums block[4];
@@ -121,29 +146,29 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_wino
         } else {
             tvm_ext_host_clear_units(block, units);
         }
-        weights = tvm_ext_host_add_run(&layer->product, block, &places[p * layer->pitch], weights, units, 32);
+        weights = tvm_ext_host_add_run_of_pairs(&layer->product, block, &places[p * layer->pitch], weights, units, 32);
         tvm_ext_host_store_units(&sums[p * units * TVM_EXT_HOST_UNIT], block, units);
     }
     return weights;
 }
 
-/* Computes outputs (0, 0), (0, 1), (1, 0), (1, 1) of eight channels, A^T M A. step: numbers between two positions. */
-TVM_EXT_INLINE void tvm_ext_host_winograd_outputs(tvm_ext_i32x8 outputs[4], const int32_t *sums, int32_t step)
+/* Computes outputs (0, 0), (0, 1), (1, 0), (1, 1) of 16 channels, A^T M A. step: numbers between two positions. */
+TVM_EXT_INLINE void tvm_ext_host_winograd_outputs(tvm_ext_i32x16 outputs[4], const int32_t *sums, int32_t step)
 {
-    tvm_ext_i32x8 top[4];
-    tvm_ext_i32x8 bottom[4];
+    tvm_ext_i32x16 top[4];
+    tvm_ext_i32x16 bottom[4];
     for (int32_t s = 0; s < 4; ++s) {
-        const tvm_ext_i32x8 m1 = tvm_ext_i32x8_load(&sums[(4 + s) * step]);
-        const tvm_ext_i32x8 m2 = tvm_ext_i32x8_load(&sums[(8 + s) * step]);
-        const tvm_ext_i32x8 m0 = tvm_ext_i32x8_load(&sums[s * step]);
-        const tvm_ext_i32x8 m3 = tvm_ext_i32x8_load(&sums[(12 + s) * step]);
-        top[s] = tvm_ext_i32x8_add(tvm_ext_i32x8_add(m0, m1), m2);
-        bottom[s] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(m1, m2), m3);
+        const tvm_ext_i32x16 m1 = tvm_ext_i32x16_load(&sums[(4 + s) * step]);
+        const tvm_ext_i32x16 m2 = tvm_ext_i32x16_load(&sums[(8 + s) * step]);
+        const tvm_ext_i32x16 m0 = tvm_ext_i32x16_load(&sums[s * step]);
+        const tvm_ext_i32x16 m3 = tvm_ext_i32x16_load(&sums[(12 + s) * step]);
+        top[s] = tvm_ext_i32x16_add(tvm_ext_i32x16_add(m0, m1), m2);
+        bottom[s] = tvm_ext_i32x16_subtract(tvm_ext_i32x16_subtract(m1, m2), m3);
     }
-    outputs[0] = tvm_ext_i32x8_add(tvm_ext_i32x8_add(top[0], top[1]), top[2]);
-    outputs[1] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(top[1], top[2]), top[3]);
-    outputs[2] = tvm_ext_i32x8_add(tvm_ext_i32x8_add(bottom[0], bottom[1]), bottom[2]);
-    outputs[3] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(bottom[1], bottom[2]), bottom[3]);
+    outputs[0] = tvm_ext_i32x16_add(tvm_ext_i32x16_add(top[0], top[1]), top[2]);
+    outputs[1] = tvm_ext_i32x16_subtract(tvm_ext_i32x16_subtract(top[1], top[2]), top[3]);
+    outputs[2] = tvm_ext_i32x16_add(tvm_ext_i32x16_add(bottom[0], bottom[1]), bottom[2]);
+    outputs[3] = tvm_ext_i32x16_subtract(tvm_ext_i32x16_subtract(bottom[1], bottom[2]), bottom[3]);
 }
 
 /* Stores the first `count` elements of a unit of a tile. targets: its four pixels, NULL for pixels to leave out. */
@@ -151,26 +176,21 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_end(const tvm_ext_host_winograd_layer 
                                               int32_t k, const int32_t *sums, int32_t step, const int32_t *factors,
                                               int32_t count)
 {
-    tvm_ext_i32x8 low[4];
-    tvm_ext_i32x8 high[4];
-    tvm_ext_host_winograd_outputs(low, sums, step);
-    tvm_ext_host_winograd_outputs(high, &sums[8], step);
+    tvm_ext_i32x16 outputs[4];
+    tvm_ext_host_winograd_outputs(outputs, sums, step);
     for (int32_t i = 0; i < 4; ++i) {
         if (targets[i] != NULL) {
-            tvm_ext_host_sums outputs = {low[i], high[i]};
-            if (layer->product.rescale.rounds_twice) {
-                outputs.low = tvm_ext_i32x8_shifted_down(outputs.low, 2);
-                outputs.high = tvm_ext_i32x8_shifted_down(outputs.high, 2);
-            }
-            tvm_ext_host_end(&layer->product.rescale, &targets[i][k], outputs, factors, count);
+            const tvm_ext_i32x16 value =
+                layer->product.rescale.rounds_twice ? tvm_ext_i32x16_shifted_down(outputs[i], 2) : outputs[i];
+            tvm_ext_host_end(&layer->product.rescale, &targets[i][k], value, factors, count);
         }
     }
 }
 
 /* Computes `count` channels of one tile from channel k on, in up to 4 units. Returns the weights after theirs. */
-TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_block(const tvm_ext_host_winograd_layer *layer,
+TVM_EXT_INLINE const int16_t *tvm_ext_host_winograd_block(const tvm_ext_host_winograd_layer *layer,
                                                           const tvm_ext_host_winograd_scratch *parts,
-                                                          uint8_t *const targets[4], int32_t k, const uint8_t *weights,
+                                                          uint8_t *const targets[4], int32_t k, const int16_t *weights,
                                                           const int32_t *factors, int32_t units, int32_t count)
 {
     const int32_t unit = TVM_EXT_HOST_UNIT;
@@ -199,10 +219,10 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
                                                    uint8_t *const targets[4], const void *restrict weights,
                                                    const int32_t *restrict factors)
 {
-    const tvm_ext_host_product *const product = &layer->product;
+    const tvm_ext_host_pairs *const product = &layer->product;
     const int32_t width = product->units * TVM_EXT_HOST_UNIT;
     const int32_t full = product->channels - (product->channels % width);
-    const uint8_t *f = (const uint8_t *)weights;
+    const int16_t *f = (const int16_t *)weights;
     for (int32_t k = 0; k < full; k += width) {
         f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * TVM_EXT_HOST_NUMBERS], product->units,
                                         width);
@@ -214,11 +234,14 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
     }
 }
 
+#ifndef TVM_EXT_I32X16_ADDS_QUADS
+
 /* Computes output rows [row_begin, row_end) of all images, two at a time. Rows of a ring buffer that later rows of
  * the call would overwrite are skipped. */
-TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *layer, const void *input, void *output,
-                                          const void *restrict weights, const int32_t *restrict factors, void *scratch,
-                                          int32_t row_begin, int32_t row_end)
+TVM_EXT_INLINE void tvm_ext_host_winograd_of_pairs(const tvm_ext_host_winograd_layer *layer, const void *input,
+                                                   void *output, const void *restrict weights,
+                                                   const int32_t *restrict factors, void *scratch, int32_t row_begin,
+                                                   int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
     const tvm_ext_image *const image = &layer->input;
@@ -247,6 +270,33 @@ TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *lay
             }
         }
     }
+}
+
+#endif
+
+/* Computes output rows [row_begin, row_end) of all images. direct_weights, direct_factors: for direct sums. */
+TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *layer, const void *input, void *output,
+                                          const void *restrict weights, const int32_t *restrict factors,
+                                          const void *restrict direct_weights, const int32_t *restrict direct_factors,
+                                          void *scratch, int32_t row_begin, int32_t row_end)
+{
+#ifdef TVM_EXT_I32X16_ADDS_QUADS
+    (void)weights;
+    (void)factors;
+    const tvm_ext_host_conv2d_layer direct = {.input = layer->input,
+                                              .output = layer->output,
+                                              .window = layer->window,
+                                              .runs = 1,
+                                              .length = layer->window.columns * layer->input.channels,
+                                              .rescale = layer->direct};
+    const tvm_ext_image *const made = &layer->output;
+    const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
+    tvm_ext_host_conv2d(&direct, input, output, direct_weights, direct_factors, (uint8_t *)scratch, begin, row_end);
+#else
+    (void)direct_weights;
+    (void)direct_factors;
+    tvm_ext_host_winograd_of_pairs(layer, input, output, weights, factors, scratch, row_begin, row_end);
+#endif
 }
 
 #endif

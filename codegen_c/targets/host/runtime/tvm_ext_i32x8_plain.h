@@ -4,8 +4,6 @@
 
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
-#include "tvm_ext_requantize.h"
-#include "tvm_ext_requantize_tflite.h"
 
 #if !defined(__AVX2__)
 
@@ -83,24 +81,6 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_splat(int32_t value)
     return tvm_ext_i16x16_pair(both);
 }
 
-/* Returns the lower or the upper four bits of 16 bytes as numbers from -8 to 7. */
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool is_upper)
-{
-    tvm_ext_i16x16 result;
-    for (int32_t i = 0; i < 16; ++i) {
-        const int32_t nibble = is_upper ? source[i] >> 4 : source[i] & 15;
-        result.lane[i] = (int16_t)(nibble > 7 ? nibble - 16 : nibble);
-    }
-    return result;
-}
-
-/* Returns two elements of 8 bits in all pairs of lanes. */
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair_of_bytes(const uint8_t *source, bool is_unsigned)
-{
-    const int16_t both[2] = {tvm_ext_i16_of_byte(source[0], is_unsigned), tvm_ext_i16_of_byte(source[1], is_unsigned)};
-    return tvm_ext_i16x16_pair(both);
-}
-
 /* Returns one number and 0 in all pairs of lanes. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_single(int32_t value)
 {
@@ -132,96 +112,6 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_subtract(tvm_ext_i16x16 a, tvm_ext_
         a.lane[i] = (int16_t)(a.lane[i] - b.lane[i]);
     }
     return a;
-}
-
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
-{
-    for (int32_t i = 0; i < 8; ++i) {
-        a.lane[i] = (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]);
-    }
-    return a;
-}
-
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_subtract(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
-{
-    for (int32_t i = 0; i < 8; ++i) {
-        a.lane[i] = (int32_t)((uint32_t)a.lane[i] - (uint32_t)b.lane[i]);
-    }
-    return a;
-}
-
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_down(tvm_ext_i32x8 value, int32_t shift)
-{
-    for (int32_t i = 0; i < 8; ++i) {
-        value.lane[i] >>= shift;
-    }
-    return value;
-}
-
-/* Interleaves numbers of a and b: four from `first` on, and four from `first` + 8 on. */
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b, int32_t first)
-{
-    tvm_ext_i16x16 result;
-    for (int32_t i = 0; i < 8; ++i) {
-        const int32_t channel = first + (i % 4) + (i < 4 ? 0 : 8);
-        result.lane[2 * i] = a.lane[channel];
-        result.lane[(2 * i) + 1] = b.lane[channel];
-    }
-    return result;
-}
-
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_low_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
-{
-    return tvm_ext_i16x16_turns(a, b, 0);
-}
-
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_high_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
-{
-    return tvm_ext_i16x16_turns(a, b, 4);
-}
-
-/* Returns round(value * multiplier / 2^(32 + shift)), halves to even. half: 2^(shift - 1). */
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled(tvm_ext_i32x8 value, const int32_t *multipliers, tvm_ext_i32x8 half,
-                                                  tvm_ext_i32x8 shift, bool has_ties)
-{
-    (void)half;
-    (void)has_ties;
-    for (int32_t i = 0; i < 8; ++i) {
-        value.lane[i] = tvm_ext_requantize(value.lane[i], multipliers[i], shift.lane[i] + 32);
-    }
-    return value;
-}
-
-/* Returns value * multiplier / 2^31, rounded, then / 2^shift, halves away from zero, like TensorFlow Lite; shift > 0.
- */
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, const int32_t *multipliers,
-                                                        tvm_ext_i32x8 half, tvm_ext_i32x8 shift)
-{
-    (void)half;
-    for (int32_t i = 0; i < 8; ++i) {
-        value.lane[i] = tvm_ext_divide_by_power(tvm_ext_multiply_high(value.lane[i], multipliers[i]), shift.lane[i]);
-    }
-    return value;
-}
-
-TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_up(tvm_ext_i32x8 value, int32_t shift)
-{
-    for (int32_t i = 0; i < 8; ++i) {
-        value.lane[i] = (int32_t)((uint32_t)value.lane[i] << shift);
-    }
-    return value;
-}
-
-/* Adds the zero point to 16 channels, clamps them, and stores elements of 8 bits. */
-TVM_EXT_INLINE void tvm_ext_i32x8_store_bytes(uint8_t *target, tvm_ext_i32x8 low_turns, tvm_ext_i32x8 high_turns,
-                                              int32_t zero_point, int32_t low, int32_t high, bool is_unsigned)
-{
-    (void)is_unsigned;
-    for (int32_t i = 0; i < 8; ++i) {
-        const int32_t channel = (i % 4) + (i < 4 ? 0 : 8);
-        target[channel] = (uint8_t)tvm_ext_clamp(low_turns.lane[i] + zero_point, low, high);
-        target[channel + 4] = (uint8_t)tvm_ext_clamp(high_turns.lane[i] + zero_point, low, high);
-    }
 }
 
 #endif
