@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 import tvm_ext
 from tvm_ext.browser.page import demo_page
 from tvm_ext.core.errors import MissingTool
+from tvm_ext.frontends.shapes import ModelNotice
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = "<!-- demos -->"
 """Line of a page that the demos replace."""
 _PLATFORM = "cortex_m4"
+_NUM_DIGITS = 20
 _ABSENT = (
     "Two networks run here if the site is made with clang for WebAssembly. [My model in a "
     "browser](howto/browser.md) describes how to make such a page."
@@ -24,12 +29,21 @@ _ABSENT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """A network of the site. make: writes its file to a folder and returns the path and the options of its build."""
+    """A network of the site. make: writes its file to a folder."""
 
     name: str
     title: str
     text: str
-    make: Callable[[Path], tuple[Path, tvm_ext.BuildOptions]]
+    make: Callable[[Path], Made]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Made:
+    """A network's file, the options of its build, and samples for its page."""
+
+    model: Path
+    options: tvm_ext.BuildOptions
+    samples: np.ndarray | None = None
 
 
 def demos() -> tuple[Demo, ...]:
@@ -52,10 +66,11 @@ def write_demos(folder: Path, chosen: Sequence[Demo] | None = None) -> list[Demo
     written: list[Demo] = []
     for demo in chosen or demos():
         with TemporaryDirectory() as name:
-            model, options = demo.make(Path(name))
-            package = tvm_ext.build(tvm_ext.load(model), _PLATFORM, Path(name) / "package", options)
+            made = demo.make(Path(name))
+            with warnings.catch_warnings(action="ignore", category=ModelNotice):
+                package = tvm_ext.build(tvm_ext.load(made.model), _PLATFORM, Path(name) / "package", made.options)
             try:
-                page = demo_page(package)
+                page = demo_page(package, made.samples)
             except MissingTool:
                 return []
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,11 +90,16 @@ def with_demos(text: str, written: Sequence[Demo]) -> str:
     return text.replace(MARK, "\n\n".join(frames) if frames else _ABSENT)
 
 
-def _digits(folder: Path) -> tuple[Path, tvm_ext.BuildOptions]:
-    return ROOT / "tutorials" / "digits" / "digits.onnx", tvm_ext.BuildOptions(verify=("host",))
+def _digits(folder: Path) -> Made:
+    digits = ROOT / "tutorials" / "digits"
+    images = np.load(digits / "digits_test.npz")["images"][:_NUM_DIGITS] / 16
+    return Made(
+        model=digits / "digits.onnx", options=tvm_ext.BuildOptions(verify=("host",)),
+        samples=images.astype(np.float32).reshape(-1, 1, 8, 8),
+    )  # fmt: skip
 
 
-def _whistle(folder: Path) -> tuple[Path, tvm_ext.BuildOptions]:
+def _whistle(folder: Path) -> Made:
     """Make the network of docs/howto/from_samples.md for the pitch and the speed of a whistle."""
     page = (ROOT / "docs" / "howto" / "from_samples.md").read_text(encoding="utf-8")
     source = page.partition("```python\n")[2].partition("```")[0]
@@ -96,4 +116,4 @@ def _whistle(folder: Path) -> tuple[Path, tvm_ext.BuildOptions]:
     options = tvm_ext.BuildOptions(
         new_frames={"samples": 640}, time_axis={"samples": 1}, labels=("rises", "falls"), verify=("host",)
     )
-    return folder / "whistle.onnx", options
+    return Made(model=folder / "whistle.onnx", options=options)

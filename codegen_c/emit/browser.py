@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen_c.emit.inspection import arena_inside
-from codegen_c.emit.selftest import ports, run_arguments, streams
+from codegen_c.emit.module import entry_points
+from codegen_c.emit.selftest import ports
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
 
@@ -29,20 +30,14 @@ IMPORTED("arena") void tvm_ext_page_arena(uint32_t memory, const void *address);
 
 def emit_browser(interface: Interface, *, compares: bool) -> dict[str, str]:
     """Return the C files by which a page runs a package for one processor. compares: vectors have expected outputs."""
-    source = render(
+    known = ports(interface, "outputs", "") if compares else []
+    vectors = render(
         "browser.c.j2",
         model=interface.model,
-        io=interface.io,
         context=interface.holds_context,
-        compares=compares,
-        run=interface.run,
-        reset=interface.reset if interface.state_bytes else "",
-        arguments=run_arguments(interface, "input_", "output_", "&instance"),
-        inputs=ports(interface, "inputs", "input_", "&instance"),
-        outputs=ports(interface, "outputs", "output_", "&instance"),
-        streams=streams(interface),
+        sides=[("input", ports(interface, "inputs", "")), ("output", known)],
     )
-    return {"tvm_ext_page.c": source, STEPS_HEADER: _STEPS_HEADER_TEXT}
+    return {"tvm_ext_page.c": vectors, "tvm_ext_entries.c": entry_points(interface), STEPS_HEADER: _STEPS_HEADER_TEXT}
 
 
 def begin_lines(interface: Interface, step: int, memories: Sequence[str]) -> list[str]:

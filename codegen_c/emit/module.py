@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from codegen_c.emit.firmware import stack_bytes_of
 from codegen_c.emit.memory import define_section, section_macro
-from codegen_c.emit.selftest import ports, run_arguments
+from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
 from codegen_c.targets.registry import startup_of
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import Memory, Platform
 
 _ENTRIES = ("run", "reset", "num_inputs", "num_outputs", "input", "output", "input_bytes", "output_bytes")
 
@@ -39,23 +39,30 @@ def emit_module(interface: Interface, platform: Platform) -> dict[str, str]:
     """Return the file of entry points; none if the package is not linked as a module."""
     if not has_module(interface, platform):
         return {}
-    memory = platform.memory(platform.activations)
-    text = render(
+    return {module_source(interface.model): entry_points(interface, platform.memory(platform.activations))}
+
+
+def entry_points(interface: Interface, memory: Memory | None = None) -> str:
+    """Return the C of the entry points. Rows of streamed ports are copied from and to whole buffers.
+
+    memory: where instances and buffers are; by default where the compiler has its variables.
+    """
+    return render(
         "module.c.j2",
         model=interface.model,
         run=interface.run,
         io=interface.io,
         context=interface.holds_context,
         resets=interface.state_bytes > 0,
-        section=define_section(interface.model, memory, zeroed=True).strip(),
-        section_macro=section_macro(interface.model, memory.name),
+        streams=streams(interface),
+        section=define_section(interface.model, memory, zeroed=True).strip() if memory else "",
+        section_macro=section_macro(interface.model, memory.name) if memory else "",
         arguments=run_arguments(interface, "input_", "output_", "&instance"),
         sides=[
             ("input", ports(interface, "inputs", "input_", "&instance")),
             ("output", ports(interface, "outputs", "output_", "&instance")),
         ],
     )
-    return {module_source(interface.model): text}
 
 
 def module_link_flags(platform: Platform) -> list[str]:

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from documentation.demos import demos, with_demos, write_demos
-from tests.golden.models import float_network, integer_network
+from tests.golden.models import integer_network
 from tests.support.browser import Tab, browser
 from tests.support.onnx_models import NODE, model_of, weights
 from tests.support.packages import Packages, assert_close, sample
@@ -112,20 +112,20 @@ def test_held_out_digits_have_the_outputs_of_the_host(
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("platform", "options"),
     [
-        BuildOptions(verify=("host",)),
-        BuildOptions(verify=("host",), context="caller", memories="default"),
-        BuildOptions(verify=("host",), io="caller"),
-        BuildOptions(verify=("host",), io="stream"),
+        ("cortex_m55", BuildOptions(verify=("host",))),
+        ("cortex_m55", BuildOptions(verify=("host",), io="caller", context="caller", memories="default")),
+        ("cortex_m55", BuildOptions(verify=("host",), io="stream")),
+        ("wasm", BuildOptions(verify=("host",))),
     ],
-    ids=["arena", "context", "caller", "stream"],
+    ids=["arena", "caller", "stream", "browser"],
 )
-def test_a_package_for_a_board_gives_its_stored_outputs(
-    tab: Tab, packages: Packages, options: BuildOptions, tmp_path: Path
+def test_a_package_gives_its_stored_outputs(
+    tab: Tab, packages: Packages, platform: str, options: BuildOptions, tmp_path: Path
 ) -> None:
-    """The C of a core with vector instructions, in every form of its interface, by clicks alone."""
-    package = packages.small("integer_network", integer_network, "cortex_m55", options)
+    """The C of a core with vector instructions, in every form of its interface, and of the browser, by clicks alone."""
+    package = packages.small("integer_network", integer_network, platform, options)
     opened(tab, package, tmp_path)
     tab.click("#tab-vectors")
     tab.click("#form-vectors button")
@@ -224,6 +224,24 @@ def _write_png(path: Path, colour: tuple[int, int, int], width: int, height: int
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + parts)
 
 
+def test_samples_of_the_user(tab: Tab, packages: Packages, tmp_path: Path) -> None:
+    """Samples in real numbers are quantized, and each is one choice ahead of the test vectors."""
+    package = packages.small(
+        "integer_network", integer_network, "cortex_m55", BuildOptions(io="stream", verify=("host",))
+    )
+    drawn = np.stack([sample(package, seed)["x"][0] for seed in range(3)])
+    (tmp_path / "page.html").write_text(demo_page(package, {"x": drawn}), encoding="utf-8")
+    tab.problems.clear()
+    tab.open(tmp_path / "page.html")
+    tab.click("#tab-vectors")
+    names = tab.value("[...document.querySelectorAll('#form-vectors option')].map((one) => one.textContent)")
+    assert names == ["sample 1", "sample 2", "sample 3", "test vector 1"]
+    found = tab.value("machineOf().then((one) => { one.runBytes(one.samples[2]); return [...one.outputs()[0]]; })")
+    (expected,) = package.run({"x": drawn[2:]}).values()
+    np.testing.assert_array_equal(np.array(found, np.float32).reshape(expected.shape), expected)
+    assert tab.problems == []
+
+
 def test_values_by_hand(tab: Tab, packages: Packages, tmp_path: Path) -> None:
     network = model_of([NODE("MatMul", ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], {"w": weights(4, 2)})
     package = packages.small("linear", lambda: network)
@@ -235,10 +253,3 @@ def test_values_by_hand(tab: Tab, packages: Packages, tmp_path: Path) -> None:
     shown = tab.value("[...document.querySelectorAll('.bar-value')].map((one) => Number(one.textContent))")
     np.testing.assert_allclose(shown, expected[0], atol=1e-3)
     assert_close(run_in_page(tab, package, {"x": x}), {"y": expected}, 1e-6)
-
-
-def test_a_float_network_in_the_layout_of_its_input(tab: Tab, packages: Packages, tmp_path: Path) -> None:
-    package = packages.small("float_network", float_network, "cortex_m4")
-    opened(tab, package, tmp_path)
-    inputs = sample(package)
-    assert_close(run_in_page(tab, package, inputs), package.run(inputs), 1e-5)

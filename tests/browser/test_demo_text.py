@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -19,7 +20,7 @@ from tvm_ext.browser import webassembly
 from tvm_ext.browser.page import demo_page
 from tvm_ext.browser.webassembly import BrowserModule
 from tvm_ext.command_line.main import app
-from tvm_ext.core.errors import BadPackage, MissingTool, RunFailed
+from tvm_ext.core.errors import BadInput, BadPackage, MissingTool, RunFailed
 
 HOSTILE = "</script><!--<script>alert(1)//\"'&\u2028{{ 7 * 7 }}"
 
@@ -119,7 +120,7 @@ def test_the_command_replaces_only_pages(small: Package, tmp_path: Path) -> None
 def test_the_front_page_without_clang(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The site is made without a compiler for WebAssembly; a sentence stands in place of the networks."""
 
-    def missing(package: object) -> str:
+    def missing(package: object, samples: object) -> str:
         raise MissingTool("no clang")
 
     monkeypatch.setattr("documentation.demos.demo_page", missing)
@@ -129,3 +130,8 @@ def test_the_front_page_without_clang(monkeypatch: pytest.MonkeyPatch, tmp_path:
     page = with_demos("before\n\n<!-- demos -->\n\nafter", [])
     assert "made with clang" in page and "iframe" not in page and page.endswith("after")
     assert (Path(__file__).parents[2] / "docs" / "index.md").read_text(encoding="utf-8").count("<!-- demos -->") == 1
+
+
+def test_too_many_samples(small: Package) -> None:
+    with pytest.raises(BadInput, match=r"samples: 60000 samples are 17280000 B, and a page takes at most"):
+        demo_page(small, {"image:0": np.zeros((60_000, 2, 6, 6), np.float32)})

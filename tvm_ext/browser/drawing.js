@@ -22,15 +22,6 @@ function imageValues(form, port, pixel, low, high) {
   return values;
 }
 
-// Shows values of a port as an image: black for `low`, white for `high`.
-function paintImage(canvas, form, port, values) {
-  const places = imageValues(form, port, (x, y, channel) => (y * form.columns + x) * form.channels + channel, 0, 1);
-  const level = new Float64Array(places.length);
-  places.forEach((place, at) => { level[place] = (values[at] - form.low) / (form.high - form.low); });
-  painted(canvas, form.columns, form.rows, (x, y) =>
-    [0, 1, 2].map((channel) => 255 * level[(y * form.columns + x) * form.channels + Math.min(channel, form.channels - 1)]));
-}
-
 function strokesPath(context, strokes, move) {
   context.lineCap = context.lineJoin = "round";
   context.beginPath();
@@ -71,6 +62,12 @@ function drawingForm(form, panel, submit) {
     context.clearRect(0, 0, pad.width, pad.height);
     context.strokeStyle = `rgb(${colour("ink").join(" ")})`;
     context.lineWidth = 18;
+    if (!strokes.length) {
+      context.fillStyle = `rgb(${colour("faint").join(" ")})`;
+      context.font = "15px system-ui, sans-serif";
+      context.textAlign = "center";
+      context.fillText("Draw here", pad.width / 2, pad.height / 2);
+    }
     strokesPath(context, strokes, (point) => point);
   }
 
@@ -132,5 +129,6 @@ function drawingForm(form, panel, submit) {
   });
   for (const box of [fitted, inverted]) { box.addEventListener("change", give); }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-  return { shows: (values) => paintImage(seen, form, port, values) };
+  painted(seen, form.columns, form.rows, () => [0, 0, 0]);
+  paint();
 }

@@ -34,11 +34,17 @@ function tiling(count, width, height) {
   return best;
 }
 
-// Paints a tensor: a tile for each channel of an image, and the elements of anything else in rows.
+// Paints a tensor: a tile for each channel of an image, and the elements of anything else in rows. A single channel that
+// is much higher than wide, such as a spectrogram, is painted with time from left to right.
 function paintTensor(canvas, values, shape) {
   const long = shape.filter((extent) => extent !== 1);
   const isImage = shape.length === 4 && shape[1] * shape[2] > 1;
   const [height, width, channels] = isImage ? shape.slice(1) : long.length === 2 ? [long[0], long[1], 1] : [1, 1, values.length];
+  if (channels === 1 && height > 1.5 * width) {
+    const turned = values.map((_, at) => values[(at % height) * width + Math.floor(at / height)]);
+    paintTensor(canvas, turned, [1, width, height, 1]);
+    return;
+  }
   const { columns, rows } = tiling(channels, width, height);
   const gap = width * height > 1 ? 1 : 0;
   const largest = values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) || 1;

@@ -118,11 +118,11 @@ async function machineOf() {
     // Most copies of arenas that a page holds; a larger model runs without them.
     canCopy: total <= MOST_COPIED_BYTES,
     numVectors: made.vectors(),
-    reset: () => made.reset(),
+    reset: () => made.tvm_ext_reset(),
     // Runs on real numbers, one array for each input. Returns the status and the copies of the arenas, if asked for.
     run(inputs, copy = false) {
       model.inputs.forEach((port, index) => {
-        const address = made.input(index), order = places.get(port), given = inputs[index];
+        const address = made.tvm_ext_input(index), order = places.get(port), given = inputs[index];
         if (!address) { return; }
         const elements = view(address, port);
         order.forEach((place, i) => { elements[place] = stored(given[i], port); });
@@ -131,20 +131,30 @@ async function machineOf() {
     },
     // Runs on the bytes of a test vector.
     runVector(vector, copy = false) {
-      model.inputs.forEach((port, index) => {
-        const address = made.input(index);
-        if (address) { new Uint8Array(memory.buffer).set(bytes(made.vector_input(vector, index), port), address); }
+      return this.runBytes(model.inputs.map((port, index) => bytes(made.vector_input(vector, index), port)), copy);
+    },
+    // Runs on the stored bytes of each input.
+    runBytes(stored, copy = false) {
+      stored.forEach((given, index) => {
+        const address = made.tvm_ext_input(index);
+        if (address) { new Uint8Array(memory.buffer).set(given, address); }
       });
       return this.go(copy);
     },
+    samples: model.samples.map((sample) => sample.map(bytesOf)),
+    // Real numbers of stored bytes of an input.
+    realsOf(given, index) {
+      const port = model.inputs[index], elements = new ELEMENTS[port.dtype](given.buffer);
+      return Float64Array.from(places.get(port), (place) => realOf(elements[place], port));
+    },
     go(copy) {
       state.copies = copy && this.canCopy ? [] : null;
-      const begin = performance.now(), status = made.run(), milliseconds = performance.now() - begin;
+      const begin = performance.now(), status = made.tvm_ext_run(), milliseconds = performance.now() - begin;
       const copies = state.copies;
       state.copies = null;
       return { status, copies, milliseconds };
     },
-    outputs: () => model.outputs.map((port, index) => reals(made.output(index), port)),
+    outputs: () => model.outputs.map((port, index) => reals(made.tvm_ext_output(index), port)),
     vectorInputs: (vector) => model.inputs.map((port, index) => reals(made.vector_input(vector, index), port)),
     // Compares the outputs of the last run with those of a vector, byte by byte; null if the vector has no outputs.
     compared(vector) {
@@ -153,7 +163,7 @@ async function machineOf() {
       for (const [index, port] of model.outputs.entries()) {
         const expected = made.vector_output(vector, index);
         if (!expected) { return null; }
-        const actual = view(made.output(index), port), wanted = view(expected, port);
+        const actual = view(made.tvm_ext_output(index), port), wanted = view(expected, port);
         actual.forEach((element, i) => {
           const away = Math.abs(realOf(element, port) - realOf(wanted[i], port));
           if (away > 0) { differing += 1; largest = Math.max(largest, away); }
@@ -165,7 +175,7 @@ async function machineOf() {
     selftest: () => ({ failed: made.selftest() !== 0, differing: made.differing() }),
     // Milliseconds of each step, on average over as many runs as fit into some time.
     measured(limit) {
-      made.reset();
+      made.tvm_ext_reset();
       for (let i = 0; i < 3; i++) { this.runVector(0); }
       const untimed = performance.now();
       let plain = 0;
@@ -177,7 +187,7 @@ async function machineOf() {
       do { this.runVector(0); runs += 1; } while (performance.now() - begin < limit && runs < 2000);
       const times = state.times.map((time) => time / runs);
       state.times = null;
-      made.reset();
+      made.tvm_ext_reset();
       return { times, each, runs: runs + plain };
     },
   };

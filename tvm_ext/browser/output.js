@@ -82,9 +82,7 @@ function outputsOf() {
         const values = [...outputs[index]];
         one.panel.classList.add("filled");
         if (isPicture(one.port)) {
-          const shape = one.port.shape.length === 4 && one.port.layout === "NCHW"
-            ? null : one.port.shape;
-          paintTensor(one.canvas, shape ? values : interleaved(values, one.port.shape), shape || nhwc(one.port.shape));
+          paintPort(one.canvas, values, one.port);
           one.canvas.hidden = false;
           return;
         }
@@ -103,6 +101,12 @@ function outputsOf() {
       });
     },
   };
+}
+
+// Paints the values of a port, an image with its channels as tiles.
+function paintPort(canvas, values, port) {
+  const channelsFirst = port.shape.length === 4 && port.layout === "NCHW";
+  paintTensor(canvas, channelsFirst ? interleaved(values, port.shape) : values, channelsFirst ? nhwc(port.shape) : port.shape);
 }
 
 const nhwc = ([images, channels, rows, columns]) => [images, rows, columns, channels];

@@ -9,28 +9,42 @@ function valuesForm(form, panel, submit) {
 }
 
 function vectorsForm(form, panel, submit, reset, machine, finished) {
-  const told = panel.querySelector(".told"), chosen = panel.querySelector("select");
+  const told = panel.querySelector(".told"), chosen = panel.querySelector("select"), seen = panel.querySelector("canvas");
+  machine.samples.forEach((sample, index) => chosen.append(new Option(`sample ${index + 1}`, `s${index}`)));
   for (let vector = 0; vector < machine.numVectors; vector++) {
-    chosen.append(new Option(`vector ${vector + 1}`, vector));
+    chosen.append(new Option(`test vector ${vector + 1}`, `v${vector}`));
   }
-  panel.querySelector("button").addEventListener("click", () => {
-    const vector = Number(chosen.value);
+
+  function paint() {
+    const index = Number(chosen.value.slice(1)), isSample = chosen.value[0] === "s";
+    const values = isSample ? machine.realsOf(machine.samples[index][0], 0) : machine.vectorInputs(index)[0];
+    if (values && seen) { paintPort(seen, Array.from(values), model.inputs[0]); }
+  }
+
+  function run() {
+    const index = Number(chosen.value.slice(1)), isSample = chosen.value[0] === "s";
+    const one = (at, copy) => (isSample ? machine.runBytes(machine.samples[at], copy) : machine.runVector(at, copy));
     reset();
-    // A model with states takes all vectors up to this one, in order.
-    for (let before = 0; model.has_states && before < vector; before++) { machine.runVector(before); }
-    const { status, copies, milliseconds } = machine.runVector(vector, true);
+    // A model with states takes all inputs up to this one, in order.
+    for (let before = 0; model.has_states && before < index; before++) { one(before, false); }
+    const { status, copies, milliseconds } = one(index, true);
     finished(status, copies, milliseconds, false);
-    const same = machine.compared(vector);
-    const isExact = same && same.differing === 0 && status === 0;
+    const same = isSample ? null : machine.compared(index), isExact = same && same.differing === 0 && status === 0;
     told.classList.toggle("good", Boolean(isExact));
-    told.textContent = !same ? "The package does not know the outputs of its vectors, because it was not verified."
-      : status !== 0 ? "The window over time is not full yet, so there are no outputs to compare."
-        : isExact ? `All ${same.count} outputs equal the stored outputs of the reference.`
-          : `${same.differing} of ${same.count} outputs differ from the stored outputs, by at most ${numberText(same.largest)}.`;
-  });
+    told.textContent = isSample ? ""
+      : !same ? "The package does not know the outputs of its vectors, because it was not verified."
+        : status !== 0 ? "The window over time is not full yet, so there are no outputs to compare."
+          : isExact ? `All ${same.count} outputs equal the stored outputs of the reference.`
+            : `${same.differing} of ${same.count} outputs differ from the stored outputs, by at most ${numberText(same.largest)}.`;
+  }
+
+  chosen.addEventListener("change", () => { paint(); run(); });
+  panel.querySelector("button").addEventListener("click", run);
+  paint();
 }
 
 async function start() {
+  document.documentElement.classList.toggle("framed", window.top !== window);
   const machine = await machineOf(), inside = insideOf(), outputs = outputsOf(), status = byId("status");
   const held = machine.vectorInputs(0);
   let runs = 0, pending = null;
@@ -113,11 +127,11 @@ async function start() {
 
   inside.show(0);
   reset();
-  // The first thing to see is a run on the first vector.
-  const { status: code, copies, milliseconds } = machine.runVector(0, true);
-  finished(code, copies, milliseconds, false);
-  model.forms.forEach((form, index) => { if (forms[index].shows) { forms[index].shows(held[form.port]); } });
-  status.textContent += ", on the first test vector";
+  // The layers show a run on the first vector until there is an input.
+  const { status: code, copies, milliseconds } =
+    machine.samples.length ? machine.runBytes(machine.samples[0], true) : machine.runVector(0, true);
+  if (["values", "vectors"].includes(model.forms[0].kind)) { finished(code, copies, milliseconds, false); } else { inside.take(copies, true); }
+  status.textContent = `A run on the first ${machine.samples.length ? "sample" : "test vector"} took ${timeText(milliseconds)}`;
   reset();
   document.documentElement.dataset.ready = "true";
 }

@@ -15,8 +15,9 @@ import numpy as np
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.status import NOT_READY
 from tvm_ext.browser.forms import FormKind, PageInput, forms_of, needs_features
-from tvm_ext.browser.webassembly import BrowserModule, webassembly
-from tvm_ext.core.errors import BadPackage
+from tvm_ext.browser.webassembly import PLATFORM, BrowserModule, webassembly
+from tvm_ext.core.errors import BadInput, BadPackage
+from tvm_ext.execution.batches import Inputs, batch_of
 from tvm_ext.packages.package import Package
 from tvm_ext.report.page.drawing import bytes_text, layer_kind
 from tvm_ext.report.page.memory_picture import WORDS, arenas_of, memory_picture, things_of
@@ -31,6 +32,12 @@ RANGES: Mapping[tuple[float, float], str] = {
     (0.0, 1.0): "0 to 1", (-1.0, 1.0): "-1 to 1", (0.0, 255.0): "0 to 255", (-128.0, 127.0): "-128 to 127",
 }  # fmt: skip
 """Names of the ranges of pixels, which the script picture.js knows."""
+_AWAITED: Mapping[FormKind, str] = {
+    "draw": "Draw something, and the outputs appear here.",
+    "picture": "Choose a picture, and the outputs appear here.",
+    "sound": "Play or record sound, and the outputs appear here.",
+}  # fmt: skip
+_MOST_SAMPLE_BYTES = 16 << 20
 _MEAN_AND_DEVIATION = "ImageNet mean and deviation"
 _NO_FEATURES = (
     "How they are computed from a picture or a sound is not part of the package, so this page cannot compute them from "
@@ -38,20 +45,22 @@ _NO_FEATURES = (
 )
 
 
-def demo_page(package: Package) -> str:
+def demo_page(package: Package, samples: Inputs | None = None) -> str:
     """Return a page that runs a package as WebAssembly.
 
-    Raises RunFailed for a package that one processor cannot run alone, BadPackage, MissingTool, BuildFailed.
+    samples: inputs that the page contains, as `Package.run` takes a batch.
+    Raises RunFailed for a package that one processor cannot run alone, BadPackage, BadInput, MissingTool, BuildFailed.
     """
+    stored = [] if samples is None else _stored(package.interface, samples)
     module = webassembly(package)
     report = visible(package.report)
     try:
-        return _page(package.interface, report, module)
+        return _page(package.interface, report, module, stored)
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
 
 
-def _page(interface: Interface, report: Report, module: BrowserModule) -> str:
+def _page(interface: Interface, report: Report, module: BrowserModule, samples: Sequence[Sequence[str]]) -> str:
     forms = forms_of(interface)
     style, script = _texts()
     name, model = report["model"]["name"], report["model"]
@@ -61,13 +70,15 @@ def _page(interface: Interface, report: Report, module: BrowserModule) -> str:
         .render(
             name=name, platform=report["platform"], source=model.get("source", model["format"]),
             code_size=bytes_text(len(module.code)), ram=bytes_text(report["arena_bytes"]), verified=verdict(report),
-            forms=forms, form_titles=_TITLES, ranges=[*RANGES.values(), _MEAN_AND_DEVIATION],
+            forms=forms, form_titles={**_TITLES, "vectors": "Samples"} if samples else _TITLES,
+            awaited=_AWAITED.get(forms[0].kind, ""), ranges=[*RANGES.values(), _MEAN_AND_DEVIATION],
+            has_samples=bool(samples),
             form_range={form.kind: RANGES.get((form.low, form.high)) for form in forms},
             has_states=interface.state_bytes > 0, needs_features=needs_features(forms), features=_NO_FEATURES,
             inputs=[_described(port) for port in interface.inputs],
             outputs=[_described(port) for port in interface.outputs],
             steps=_steps(report), memories=_memories(report, module), selftest=_selftest(report),
-            speed=_speed(report), words=WORDS, data=_data(interface, report, module, forms),
+            speed=_speed(report), words=WORDS, data=_data(interface, report, module, forms, samples),
             maps=[
                 memory_picture(arena, [one for one in things_of(report) if one.memory == arena.memory], report["steps"])
                 for arena in arenas_of(report)
@@ -75,6 +86,21 @@ def _page(interface: Interface, report: Report, module: BrowserModule) -> str:
             style=style, script=script, style_hash=digest(style), script_hash=digest(script),
         )
     )  # fmt: skip
+
+
+def _stored(interface: Interface, inputs: Inputs) -> list[list[str]]:
+    """Return the bytes of each input of each sample, in the order in which the C reads them. Raises BadInput."""
+    batch = batch_of(interface, inputs)
+    num_bytes = len(batch.samples) * sum(port.num_bytes for port in interface.inputs)
+    if num_bytes > _MOST_SAMPLE_BYTES:
+        raise BadInput(
+            f"samples: {len(batch.samples)} samples are {num_bytes} B, and a page takes at most {_MOST_SAMPLE_BYTES} "
+            "B. Give fewer samples."
+        )
+    return [
+        [base64.b64encode(port.handed_over(sample[port.source]).tobytes()).decode() for port in interface.inputs]
+        for sample in batch.samples
+    ]
 
 
 def _described(port: Port) -> dict[str, Any]:
@@ -106,14 +132,14 @@ def _selftest(report: Report) -> str:
 
 
 def _speed(report: Report) -> str:
-    known = report["platform"]
-    return (
-        f"Times are of this browser; those of {known} are in the package's report. The bars are modelled instructions "
-        "until you measure."
-    )
+    faster = "" if report["platform"] == PLATFORM else f" A package for -p {PLATFORM} uses the browser's vectors."
+    return f"Times are of this browser.{faster} The bars are modelled instructions until you measure."
 
 
-def _data(interface: Interface, report: Report, module: BrowserModule, forms: Sequence[PageInput]) -> str:
+def _data(
+    interface: Interface, report: Report, module: BrowserModule, forms: Sequence[PageInput],
+    samples: Sequence[Sequence[str]],
+) -> str:  # fmt: skip
     """Return what the script reads, as JSON that can stand inside of an HTML element."""
     numbers = {name: number for number, name in enumerate(module.memories)}
     arenas = [arena.memory for arena in arenas_of(report)]
@@ -136,6 +162,7 @@ def _data(interface: Interface, report: Report, module: BrowserModule, forms: Se
             }
             for thing in things_of(report)
         ],
+        "samples": samples,
         "code": base64.b64encode(module.code).decode(),
     }  # fmt: skip
     # In a script element only `<` can end the text or begin a comment; without `&` the page is XML up to its script.

@@ -87,5 +87,5 @@ function pictureForm(form, panel, submit) {
     };
     look();
   });
-  return { stop, shows: (values) => paintImage(seen, form, port, values) };
+  return { stop };
 }

@@ -124,7 +124,7 @@ function soundForm(form, panel, submit, reset) {
     player.buffer = buffer;
     player.connect(node);
     player.connect(audio.destination);
-    player.onended = () => setTimeout(stop, 400);
+    player.onended = () => setTimeout(() => { if (source === player) { stop(); told.textContent = "Played."; } }, 400);
     player.start();
     return player;
   }, "Playing.");

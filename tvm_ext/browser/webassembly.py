@@ -9,22 +9,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from codegen_c.emit.browser import STEPS_HEADER, begin_lines, emit_browser, end_line
+from codegen_c.emit.firmware import firmware_libraries
+from codegen_c.emit.module import module_link_flags
 from tvm_ext.core.errors import BadPackage, MissingTool, RunFailed
-from tvm_ext.core.platform import Toolchain
-from tvm_ext.core.platform_parts import LLVM_PREFIX
+from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, installed, link_program
 from tvm_ext.execution.host_model import library_sources
 from tvm_ext.packages.package import TRACE_FILE, Package
 from tvm_ext.packages.step_lines import copy_with_lines, step_lines
 from tvm_ext.report.interface import bundle_names
 
-_COMPILERS = ("clang-19", "clang")
-_LINKERS = ("wasm-ld-19", "wasm-ld")
-_TARGET = ("--target=wasm32-wasi", "-msimd128", "-mbulk-memory")
-# A stack below the data: a run that needs more ends in a trap instead of changing variables.
-_LINK = ("-nostartfiles", "-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,--strip-all", "-Wl,-z,stack-size=262144",
-         "-Wl,--stack-first")  # fmt: skip
-_NEEDED = "apt install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32"
+PLATFORM = "wasm"
+"""Platform whose toolchain and flags compile the module."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
 
 
@@ -45,7 +41,7 @@ def webassembly(package: Package) -> BrowserModule:
     check_runs_in_page(package)
     steps = step_lines(folder / TRACE_FILE, len(report["steps"]))
     memories = _memories(report)
-    toolchain = _toolchain()
+    platform = _browser_platform()
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         copy = Path(name) / "package"
         copy_with_lines(
@@ -57,9 +53,12 @@ def webassembly(package: Package) -> BrowserModule:
             (copy / file).write_text(text, encoding="utf-8")
         tests = [copy / f"{interface.model}_{part}.c" for part in ("selftest", "vectors")]
         objects = compile_objects(
-            [*library_sources(copy, interface.model), *tests], copy / "objects", toolchain, include_dirs=[copy]
+            [*library_sources(copy, interface.model), *tests], copy / "objects", platform.toolchain, include_dirs=[copy]
         )
-        linked = link_program(objects, Path(name) / "page.wasm", toolchain, flags=_LINK, libraries=("-lm",))
+        linked = link_program(
+            objects, Path(name) / "page.wasm", platform.toolchain, flags=module_link_flags(platform),
+            libraries=firmware_libraries(platform),
+        )  # fmt: skip
         code = linked.read_bytes()
     return BrowserModule(code=code, memories=memories)
 
@@ -97,12 +96,14 @@ def _compares(report: dict[str, Any]) -> bool:
     return any(report["verify"].values())
 
 
-def _toolchain() -> Toolchain:
-    """Return clang for WebAssembly. Raises MissingTool."""
-    pairs = zip(_COMPILERS, _LINKERS, strict=True)
-    compiler = next((one for one, linker in pairs if installed(one) and installed(linker)), None)
-    if compiler is None:
+def _browser_platform() -> Platform:
+    """Return the platform of browsers. Raises MissingTool without its compiler and linker."""
+    platform = Platform.load(PLATFORM)
+    compiler = platform.toolchain.compiler
+    missing = [name for name in (compiler, compiler.replace("clang", "wasm-ld")) if not installed(name)]
+    if missing:
         raise MissingTool(
-            f"clang and its linker for WebAssembly, {' or '.join(_LINKERS)}, are not on PATH. To get them: {_NEEDED}."
+            f"{' and '.join(missing)}: not on PATH, and a page needs WebAssembly. To get it: apt install "
+            "clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32."
         )
-    return Toolchain(prefix=LLVM_PREFIX, compiler=compiler, flags=_TARGET)
+    return platform

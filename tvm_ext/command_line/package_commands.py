@@ -84,6 +84,10 @@ def demo_command(
         Path | None,
         typer.Argument(metavar="[FILE.html]", help="File for the page. Default: <package>-demo.html."),
     ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(metavar="DATA.npz", help="Samples for the page: array x, or one array per input, in a batch."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -94,10 +98,12 @@ def demo_command(
     """
     with errors_shown(as_json, debug):
         from tvm_ext.browser.page import demo_page
+        from tvm_ext.core.files.arrays import read_arrays
 
         place = file or folder.absolute().with_name(f"{folder.absolute().name}-demo.html")
         with waiting("Compiling to WebAssembly"):
-            text = demo_page(tvm_ext.Package.load(folder))
+            package = tvm_ext.Package.load(folder)
+            text = demo_page(package, _inputs_of(package, read_arrays(samples)) if samples else None)
         _write_page(place, text, "Give another file.")
         _say_written(place, as_json)
 
@@ -287,11 +293,16 @@ def _data(package: Package, file: Path) -> tuple[dict[str, np.ndarray], np.ndarr
     arrays = read_arrays(file)
     if "y" not in arrays:
         raise BadInput(f"{file}: array y of true classes or values is missing; the file holds {', '.join(arrays)}.")
-    inputs = {name: array for name, array in arrays.items() if name != "y"}
+    return _inputs_of(package, arrays), arrays["y"]
+
+
+def _inputs_of(package: Package, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays by input; array x is that of a single input, and array y is left out."""
     names = [*package.inputs]
+    inputs = {name: array for name, array in arrays.items() if name != "y" or name in names}
     if len(names) == 1 and names[0] not in inputs and "x" in inputs:
         inputs[names[0]] = inputs.pop("x")
-    return inputs, arrays["y"]
+    return inputs
 
 
 def problems_command(
