@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -197,6 +198,43 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         exact=True,
         pitched=True,
         row_pitched=rows is not None,
+    )
+
+
+def is_sum(operator: QBinary, target: Target) -> bool:
+    """the function must be add or subtract"""
+    return operator.function in ("add", "subtract")
+
+
+def every_pair(operator: QBinary) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all pairs of 8-bit elements, int64[256, 256] each, and their results."""
+    limits = [np.iinfo(tensor.dtype) for tensor in operator.inputs]
+    a, b = np.meshgrid(*(np.arange(i.min, i.max + 1, dtype=np.int64) for i in limits), indexing="ij")
+    return a, b, reference(operator, [a, b])[0]
+
+
+def over_elements(
+    operator: QBinary,
+    target: Target,
+    stored: StoredRows,
+    *,
+    kernel: str,
+    run: Callable[[int], list[str]],
+    helpers: str,
+    includes: tuple[str, ...],
+    element_instructions: int,
+) -> Implementation:
+    """Return the implementation of a target's kernel that computes elements one after the other.
+
+    run: code for a number of elements, as `over_runs` takes it. helpers: functions that it calls.
+    """
+    portable = implement(operator, target, stored)
+    body = over_runs(portable.function.parameters[:3], operator.output, stored, run)
+    return replace(
+        portable,
+        kernel=kernel,
+        function=replace(portable.function, body=body, helpers=helpers, includes=includes),
+        instructions=operator.output.num_elements * element_instructions,
     )
 
 

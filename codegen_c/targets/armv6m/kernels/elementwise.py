@@ -16,13 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block, loop
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import INCLUDES, scale_of
-from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import Array, QBinary
 
-NAMES = ("input0", "input1", "output")
 ELEMENT_INSTRUCTIONS = 25
 """Modelled instructions of an element and its loop."""
 SHIFTS = (24, 23, 22, 21, 20, 19, 18)
@@ -40,11 +38,6 @@ class SumFormula:
     shift: int
 
 
-def is_sum(operator: QBinary, target: Target) -> bool:
-    """the function must be add or subtract"""
-    return operator.function in ("add", "subtract")
-
-
 def is_exact(operator: QBinary, target: Target) -> bool:
     """sums of two products in 32 bits must give the portable kernel's bytes for every pair of elements"""
     return formula_of(operator) is not None
@@ -53,9 +46,7 @@ def is_exact(operator: QBinary, target: Target) -> bool:
 def formula_of(operator: QBinary) -> SumFormula | None:
     """Return the constants that give the reference's bytes for every pair of elements, if there are any."""
     ratios = [scale_of(tensor) / scale_of(operator.output) for tensor in operator.inputs]
-    limits = [np.iinfo(tensor.dtype) for tensor in operator.inputs]
-    a, b = np.meshgrid(*(np.arange(i.min, i.max + 1, dtype=np.int64) for i in limits), indexing="ij")
-    (expected,) = qbinary.reference(operator, [a, b])
+    a, b, expected = qbinary.every_pair(operator)
     elements = expected.astype(np.int64) - operator.low
     sign = -1 if operator.function == "subtract" else 1
     for shift in SHIFTS:
@@ -83,28 +74,10 @@ def _start(products: Array, elements: Array, shift: int, most: int) -> int | Non
 
 
 def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
-    ctypes = [C_TYPES[tensor.dtype] for tensor in (*operator.inputs, operator.output)]
-    operands = [
-        Parameter(name=name, ctype=ctype, role="output" if name == "output" else "input")
-        for name, ctype in zip(NAMES, ctypes, strict=True)
-    ]
-    rows = qbinary.rows_of(operator.output, num_inputs=2)
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
-            body=qbinary.over_runs(operands, operator.output, stored, _run),
-            helpers=_helper(operator),
-            includes=INCLUDES,
-        ),
-        reference=lambda inputs: qbinary.reference(operator, inputs),
-        instructions=operator.output.num_elements * ELEMENT_INSTRUCTIONS,
-        spatial=rows,
-        in_place=(0, 1),
-        exact=True,
-        pitched=True,
-        row_pitched=rows is not None,
-    )
+    return qbinary.over_elements(
+        operator, target, stored, kernel=KERNEL.name, run=_run,
+        helpers=_helper(operator), includes=INCLUDES, element_instructions=ELEMENT_INSTRUCTIONS,
+    )  # fmt: skip
 
 
 def _helper(operator: QBinary) -> str:
@@ -134,5 +107,5 @@ KERNEL = Kernel(
     title="Quantized add and subtract of tensors of one shape",
     operator=QBinary,
     implement=implement,
-    constraints=(is_sum, *qbinary.QBINARY.constraints, is_exact),
+    constraints=(qbinary.is_sum, *qbinary.QBINARY.constraints, is_exact),
 )

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value, block, loop, structure, times
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary, qprelu
 from codegen_c.kernels.shared.requantize import INCLUDES, fixed_point, quantization, scale_of
-from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary, QPrelu
 from codegen_c.targets.dsp.kernels.product import suffix
 
@@ -41,11 +40,6 @@ class Formula:
     start: int
 
 
-def is_sum(operator: QBinary, target: Target) -> bool:
-    """the function must be add or subtract"""
-    return operator.function in ("add", "subtract")
-
-
 def is_exact(operator: QBinary, target: Target) -> bool:
     """sums of two high products must give the portable kernel's bytes for every pair of elements"""
     return _formula(operator) is not None
@@ -62,9 +56,7 @@ def _formula(operator: QBinary) -> Formula | None:
     if left < 0 or not 1 <= right < 31:
         return None
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
-    limits = [np.iinfo(t.dtype) for t in operator.inputs]
-    a, b = np.meshgrid(*(np.arange(i.min, i.max + 1, dtype=np.int64) for i in limits), indexing="ij")
-    (expected,) = qbinary.reference(operator, [a, b])
+    a, b, expected = qbinary.every_pair(operator)
     products = ((a << left) * factor_a >> 32) + ((b << left) * factor_b >> 32)
     zero_point = quantization(operator.output).zero_point
     start = (zero_point << right) + (1 << (right - 1)) - ((zero_a * factor_a + zero_b * factor_b) >> (32 - left))
@@ -78,33 +70,11 @@ def _formula(operator: QBinary) -> Formula | None:
 
 
 def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
-    ctypes = [C_TYPES[t.dtype] for t in (*operator.inputs, operator.output)]
-    operands = [
-        Parameter(name=name, ctype=ctype, role="output" if name == "output" else "input")
-        for name, ctype in zip(NAMES, ctypes, strict=True)
-    ]
-    rows = qbinary.rows_of(operator.output, num_inputs=2)
-    return Implementation(
-        kernel=QBINARY.name,
-        function=CFunction(
-            parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
-            body=qbinary.over_runs(
-                operands,
-                operator.output,
-                stored,
-                lambda count: _run(count, 1 if target.optimize == "size" else UNROLLED),
-            ),
-            helpers=_helper(operator),
-            includes=("tvm_ext_dsp.h", *INCLUDES),
-        ),
-        reference=lambda inputs: qbinary.reference(operator, inputs),
-        instructions=operator.output.num_elements * ELEMENT_INSTRUCTIONS,
-        spatial=rows,
-        in_place=(0, 1),
-        exact=True,
-        pitched=True,
-        row_pitched=rows is not None,
-    )
+    unrolled = 1 if target.optimize == "size" else UNROLLED
+    return qbinary.over_elements(
+        operator, target, stored, kernel=QBINARY.name, run=lambda count: _run(count, unrolled),
+        helpers=_helper(operator), includes=("tvm_ext_dsp.h", *INCLUDES), element_instructions=ELEMENT_INSTRUCTIONS,
+    )  # fmt: skip
 
 
 def _helper(operator: QBinary) -> str:
@@ -149,7 +119,7 @@ QBINARY = Kernel(
     title="Quantized add and subtract of tensors of one shape",
     operator=QBinary,
     implement=implement,
-    constraints=(is_sum, *qbinary.QBINARY.constraints, is_exact),
+    constraints=(qbinary.is_sum, *qbinary.QBINARY.constraints, is_exact),
 )
 
 
