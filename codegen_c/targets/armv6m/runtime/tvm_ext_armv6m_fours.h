@@ -6,8 +6,8 @@
 
 #if TVM_EXT_ARMV6M
 
-/* Computes element I of SUM and stores it at r1. r2: factors, r3: fraction bits. A distance out of range jumps ahead to
- * TVM_EXT_ARMV6M_FOUR_LIMIT. */
+/* Computes element I of SUM and stores it at r1. r2: factors, r3: fraction bits, lr: as many ones. A distance out of
+ * range jumps ahead to TVM_EXT_ARMV6M_FOUR_LIMIT. */
 #define TVM_EXT_ARMV6M_FOUR_ELEMENT(I, SUM, MORE) \
     "ldmia r2!, {r4, r5, r6, r7}\n\t"             \
     "mov r0, " SUM "\n\t"                         \
@@ -17,9 +17,8 @@
     "2" I ":\n\t"                                 \
     "movs r4, r6\n\t"                             \
     "lsrs r4, r3\n\t"                             \
-    "movs r5, r4\n\t"                             \
-    "lsls r5, r3\n\t"                             \
-    "subs r6, r6, r5\n\t"                         \
+    "mov r5, lr\n\t"  \
+    "ands r6, r5\n\t"  \
     "muls r4, r0\n\t"                             \
     "muls r6, r0\n\t"                             \
     "lsrs r6, r3\n\t"                             \
@@ -66,14 +65,18 @@ typedef struct {
     uint32_t excess; /* of the sums of the first three of four channels */
 } tvm_ext_armv6m_fours;
 
-/* Assembly that copies r0's structure to 36 bytes of the stack, in the same order. */
+/* Assembly that copies r0's structure to 36 bytes of the stack, in the same order, and forms the ones of lr. */
 #define TVM_EXT_ARMV6M_COPY_FOURS     \
     "sub sp, #36\n\t"                 \
     "mov r1, sp\n\t"                  \
     "ldmia r0!, {r2, r3, r4, r5}\n\t" \
     "stmia r1!, {r2, r3, r4, r5}\n\t" \
     "ldmia r0!, {r2, r3, r4, r5, r6}\n\t" \
-    "stmia r1!, {r2, r3, r4, r5, r6}\n\t"
+    "stmia r1!, {r2, r3, r4, r5, r6}\n\t" \
+    "movs r4, #1\n\t"               \
+    "lsls r4, r3\n\t"               \
+    "subs r4, #1\n\t"               \
+    "mov lr, r4\n\t"
 
 #endif
 

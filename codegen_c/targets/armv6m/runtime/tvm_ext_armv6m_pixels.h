@@ -50,14 +50,20 @@ typedef struct {
     "muls r3, r4\n\t"                     \
     "add r11, r3\n\t"
 
-/* Adds the products of a run of - r7 taps, two at a time; the labels 5N and 6N. */
-#define TVM_EXT_ARMV6M_PIXELS_RUN(N)                               \
-    "lsrs r4, r7, #1\n\t"                                          \
-    "bcs 6" N "f\n"                                                \
-    "5" N ":\n\t" TVM_EXT_ARMV6M_PIXELS_TAP "adds r7, #1\n"        \
-    "6" N ":\n\t" TVM_EXT_ARMV6M_PIXELS_TAP                        \
-    "adds r7, #1\n\t"                                              \
-    "bne 5" N "b\n\t"
+/* Adds the products of the next tap. */
+#define TVM_EXT_ARMV6M_PIXELS_NEXT TVM_EXT_ARMV6M_PIXELS_TAP "adds r7, #1\n"
+
+/* Adds the products of a run of - r7 taps, four at a time: one or two taps first if the number is no multiple of four.
+ * The labels 4N to 7N. */
+#define TVM_EXT_ARMV6M_PIXELS_RUN(N)                                                           \
+    "lsrs r4, r7, #1\n\t"                                                                      \
+    "bcc 4" N "f\n\t" TVM_EXT_ARMV6M_PIXELS_NEXT "beq 7" N "f\n"                              \
+    "4" N ":\n\t"                                                                              \
+    "lsrs r4, r7, #2\n\t"                                                                      \
+    "bcs 6" N "f\n"                                                                            \
+    "5" N ":\n\t" TVM_EXT_ARMV6M_PIXELS_NEXT TVM_EXT_ARMV6M_PIXELS_NEXT                         \
+    "6" N ":\n\t" TVM_EXT_ARMV6M_PIXELS_NEXT TVM_EXT_ARMV6M_PIXELS_NEXT "bne 5" N "b\n"        \
+    "7" N ":\n\t"
 
 /* Computes element I from its sum in r0 and stores it, at OUTPUT in the list of pixels. r1: list of pixels, r3: index
  * of the channel, r7: fraction bits, r8: - s, r9: span, r10 and r11: m in two parts, r12: c. A distance out of range
@@ -104,7 +110,7 @@ typedef struct {
     "ldr r4, [sp, #56]\n\t"      \
     "adds r2, r4\n"
 
-/* Two statements, because a string must not have more than 4095 characters. On the stack: T and U of four words, then
+/* Three statements, because a string must not have more than 4095 characters. On the stack: T and U of four words, then
  * the list of pixels, factors, cells, index of the channel, channels, fraction bits, and the second constant. In the
  * loop over taps: r0 to r3: cells, r4: weight, r5: next cells, r6: end of the weights, r7: offset to a weight, r8 to
  * r11: pairs of sums, lr: what a run begins with. */
@@ -143,7 +149,8 @@ typedef struct {
                 "stmia r7!, {r0, r1, r2, r3}\n\t"                                                                     \
                 "movs r7, #0\n\t"                                                                                     \
                 "b 7f\n"                                                                                              \
-                "6:\n\t" TVM_EXT_ARMV6M_PIXELS_RUN("1")  \
+                );  \
+        __asm__("6:\n\t" TVM_EXT_ARMV6M_PIXELS_RUN("1")  \
                 "mov r7, sp\n\t" /* the end of a run */                                                                \
                 "ldmia r7!, {r0, r1, r2, r3}\n\t" TVM_EXT_ARMV6M_ADD_WORD("r8", "r0", "r1")                            \
                     TVM_EXT_ARMV6M_ADD_WORD("r9", "r2", "r3")                                                          \
