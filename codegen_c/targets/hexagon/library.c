@@ -24,6 +24,14 @@ OWN void *memcpy(void *to, const void *from, size_t bytes)
     return to;
 }
 
+/* clang calls it for copies of 32 bytes or more, a multiple of 8, that are probably aligned. */
+void *__hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void *to, const void *from, size_t bytes);
+
+OWN void *__hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void *to, const void *from, size_t bytes)
+{
+    return memcpy(to, from, bytes);
+}
+
 OWN void *memmove(void *to, const void *from, size_t bytes)
 {
     char *const target = to;
