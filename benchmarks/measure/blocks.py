@@ -23,6 +23,7 @@ from benchmarks.measure.block_parts import (
 from benchmarks.measure.board_blocks import boards
 from benchmarks.measure.cycle_blocks import (
     modelled,
+    modelled_files,
     placement_times,
     profile_kws,
     published_cycles,
@@ -249,6 +250,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         real_files, real_files_refused, real_files_short, given_files,
         mutants, fewer_bits, half_floats, quantizers, int8_forms, transformers, published_cycles, profile_kws, tune,
         modelled,
+        modelled_files,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, torch_networks, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,

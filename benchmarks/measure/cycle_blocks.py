@@ -103,6 +103,22 @@ def modelled() -> str:
     return table(heads, rows)
 
 
+def modelled_files() -> str:
+    """Modelled against executed instructions of every step of model files, split into rows and not."""
+    rows: list[tuple[str, ...]] = []
+    for platform, files in result("modelled").get("files", {}).items():
+        for number, (name, one) in enumerate(files.items()):
+            heads = (PROCESSORS[platform] if not number else "", name)
+            rows.append((*heads, *(_file_row(one) if "skipped" not in one else ("does not fit", *[""] * 6))))
+    heads = ("processor", "file", "arena, B", "steps", "within 1.15", "modelled", "executed", "ratio")
+    return table((*heads, "largest deviation"), rows)
+
+
+def _file_row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    _, _, _, *counts = _modelled_row(one)
+    return (grouped(one["arena_bytes"]), str(one["num_steps"]), f"{one['within 1.15']:.1%}", *counts)
+
+
 def _within(network: str) -> str:
     """A network's name, and the budget that cuts it into rows."""
     name, _, ram = network.partition(" within ")
