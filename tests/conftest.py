@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "riscv_board": _absent("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
         "riscv_clang": _absent("clang"),
         "wasm_board": [*_absent("clang-19", "wasm-ld-19", "node"), *(() if find_spec("wasmtime") else ("wasmtime",))],
-        "process_board": _absent("clang-19", "ld.lld-19", "llvm-nm-19", "qemu-aarch64"),
+        "process_board": _absent("clang-19", "ld.lld-19", "llvm-nm-19", "qemu-aarch64", "aarch64-linux-gnu-gcc"),
         "browser": _absent("chromium", "clang-19", "wasm-ld-19"),
         "xtensa_board": _absent("xtensa-lx106-elf-gcc", "qemu-system-xtensa"),
         "analyzers": missing_tools(),

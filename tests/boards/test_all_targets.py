@@ -15,6 +15,8 @@ from tvm_ext.core.shipped import core_names
 
 OTHER_MARKS = {
     "hexagon_v66": "process_board",
+    "raspberry_pi_4": "process_board",
+    "raspberry_pi_5": "process_board",
     "riscv32": "riscv_board",
     "riscv32_zve32x": "riscv_board",
     "wasm": "wasm_board",

@@ -51,7 +51,8 @@ NUMBERS = 8
 MOST_VECTORS = 8
 SUM_INCLUDES = (
     "tvm_ext_host_rescale.h", "tvm_ext_i32x16.h", "tvm_ext_i32x16_avx2.h", "tvm_ext_i32x16_avx512.h",
-    "tvm_ext_i32x16_plain.h", "tvm_ext_layer.h", *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
+    "tvm_ext_i32x16_neon.h", "tvm_ext_i32x16_plain.h", "tvm_ext_layer.h",
+    *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
 )  # fmt: skip
 PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
 FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")

@@ -1,13 +1,14 @@
-/* Vectors of 16 integer accumulators for generated kernels: AVX-512 with VNNI, AVX2, or plain C.
+/* Vectors of 16 integer accumulators for generated kernels: AVX-512 with VNNI, AVX2, NEON of AArch64, or plain C.
  *
- * An accumulator takes four products of 8-bit numbers at a time: activations without a sign times weights with a sign.
- * Products are exact, and sums are taken modulo 2^32, so all forms give the same results. Quantized activations of
- * int8 are stored as the number plus 128, which inverts their highest bit. */
+ * An accumulator takes four products of 8-bit numbers at a time: activations, without a sign or on AArch64 with a sign,
+ * times weights with a sign. Products are exact, and sums are taken modulo 2^32, so all forms give the same results.
+ * Quantized activations of the other sign are stored with their highest bit inverted, as numbers that differ by 128. */
 #ifndef TVM_EXT_I32X16_H
 #define TVM_EXT_I32X16_H
 
 #include "tvm_ext_i32x16_avx2.h"
 #include "tvm_ext_i32x16_avx512.h"
+#include "tvm_ext_i32x16_neon.h"
 #include "tvm_ext_i32x16_plain.h"
 
 /* Unrolls the next loop, which has a small constant number of iterations. */

@@ -1,8 +1,9 @@
-/* The functions of tvm_ext_i32x16.h in plain C, for processors without AVX2. */
+/* The functions of tvm_ext_i32x16.h in plain C, for processors without AVX2 or NEON. */
 #ifndef TVM_EXT_I32X16_PLAIN_H
 #define TVM_EXT_I32X16_PLAIN_H
 
 #include "tvm_ext_i32x16_avx2.h"
+#include "tvm_ext_i32x16_neon.h"
 #include "tvm_ext_requantize.h"
 #include "tvm_ext_requantize_tflite.h"
 
