@@ -47,6 +47,7 @@ from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
 from benchmarks.measure.time_series_blocks import sequence_lengths, time_series
 from benchmarks.measure.transformer_blocks import transformers
 from benchmarks.measure.verification_blocks import attribute_pairs, package_mutations, torch_networks
+from benchmarks.measure.wasm_blocks import wasm_times
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODELS = ("kws_fp32", "resnet_fp32", "kws_int8", "resnet_int8")
@@ -251,7 +252,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         mutants, fewer_bits, half_floats, quantizers, int8_forms, transformers, published_cycles, profile_kws, tune,
         modelled,
         modelled_files,
-        placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
+        placement_times, riscv_vectors, wasm_times, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, torch_networks, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
         shared_windows, ideas, rounding_files, rounding_not_compared, rounding_instructions,
