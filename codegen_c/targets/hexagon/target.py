@@ -6,7 +6,7 @@ from codegen_c.targets.instruction_set import InstructionSet, Startup
 
 PROCESS = Startup(
     package="codegen_c.targets.hexagon",
-    isas=("hexagonv65", "hexagonv66", "hexagonv67", "hexagonv68"),
+    isas=("hexagonv65", "hexagonv66", "hexagonv67"),
     emulator="qemu-hexagon",
     runs="process",
     read_stack_pointer="%0 = r29",
