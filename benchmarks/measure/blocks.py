@@ -38,7 +38,7 @@ from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import int8_forms, quantizers
 from benchmarks.measure.real_blocks import given_files, real_files, real_files_refused, real_files_short
 from benchmarks.measure.records import Row, read_records
-from benchmarks.measure.riscv_blocks import riscv_vectors
+from benchmarks.measure.riscv_blocks import coral_npu, riscv_vectors
 from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
 from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
@@ -252,7 +252,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         mutants, fewer_bits, half_floats, quantizers, int8_forms, transformers, published_cycles, profile_kws, tune,
         modelled,
         modelled_files,
-        placement_times, riscv_vectors, wasm_times, boards, grown_weights, generic_totals, generic_steps, recomputation,
+        placement_times, coral_npu, riscv_vectors, wasm_times, boards, grown_weights, generic_totals, generic_steps,
+        recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs, torch_networks, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
         shared_windows, ideas, rounding_files, rounding_not_compared, rounding_instructions,

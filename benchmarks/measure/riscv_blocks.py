@@ -26,3 +26,29 @@ def riscv_vectors() -> str:
         "cycles, estimated", "modelled / executed",
     )  # fmt: skip
     return table(heads, rows)
+
+
+def coral_npu() -> str:
+    """Networks on the Coral NPU: executed instructions, estimated cycles, and bytes of each memory."""
+    rows: list[tuple[str, ...]] = []
+    for network, forms in result("coral_npu")["networks"].items():
+        for index, (form, one) in enumerate(forms.items()):
+            rows.append(
+                (
+                    "" if index else f"`{network}`", form, f"{one['instructions']:,}",
+                    f"{one['instructions'] / one['macs']:.2f}", f"{one['estimated_cycles']:,}",
+                    f"{one['code_bytes']:,}", f"{one['memories']['dtcm']:,}", f"{one['memories']['sram']:,}",
+                    f"{one['memories']['flash']:,}",
+                )
+            )  # fmt: skip
+    port = result("coral_npu")["published"]
+    rows.append(
+        (
+            "the first network, published port", "", f"{port['instructions']:,}", "", "", "", "", "", "",
+        )
+    )  # fmt: skip
+    heads = (
+        "network", "`--optimize`", "instructions", "per multiply-add", "cycles, estimated", "code, B", "DTCM, B",
+        "RAM outside, B", "flash, B",
+    )  # fmt: skip
+    return table(heads, rows)

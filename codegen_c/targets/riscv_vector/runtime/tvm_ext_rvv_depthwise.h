@@ -178,9 +178,15 @@ TVM_EXT_INLINE void tvm_ext_rvv_depthwise_in_pairs(bool is_short, bool rounds_tw
                                                    const tvm_ext_rvv_depthwise_task *task)
 {
     if (rounds_twice) {
-        (is_short ? tvm_ext_rvv_depthwise_pairs_short_twice : tvm_ext_rvv_depthwise_pairs_long_twice)(task);
+        if (is_short) {
+            tvm_ext_rvv_depthwise_pairs_short_twice(task);
+        } else {
+            tvm_ext_rvv_depthwise_pairs_long_twice(task);
+        }
+    } else if (is_short) {
+        tvm_ext_rvv_depthwise_pairs_short_once(task);
     } else {
-        (is_short ? tvm_ext_rvv_depthwise_pairs_short_once : tvm_ext_rvv_depthwise_pairs_long_once)(task);
+        tvm_ext_rvv_depthwise_pairs_long_once(task);
     }
 }
 
@@ -238,8 +244,12 @@ TVM_EXT_INLINE void tvm_ext_rvv_depthwise_rows(const tvm_ext_rvv_depthwise_layer
                                                              &layer->requantize};
                     tvm_ext_rvv_depthwise_in_pairs(layer->is_short, method == TVM_EXT_RVV_PAIRS_TWICE, &task);
                 } else {
-                    (layer->input.is_unsigned ? tvm_ext_rvv_depthwise_u8 : tvm_ext_rvv_depthwise_s8)(
-                        sums, taps, count, offset, weights, &factors[TVM_EXT_RVV_STARTS * channels], channels);
+                    const int32_t *const starts = &factors[TVM_EXT_RVV_STARTS * channels];
+                    if (layer->input.is_unsigned) {
+                        tvm_ext_rvv_depthwise_u8(sums, taps, count, offset, weights, starts, channels);
+                    } else {
+                        tvm_ext_rvv_depthwise_s8(sums, taps, count, offset, weights, starts, channels);
+                    }
                     tvm_ext_rvv_requantize(&layer->requantize, elements, sums, factors, channels, channels);
                 }
                 w += pixels;

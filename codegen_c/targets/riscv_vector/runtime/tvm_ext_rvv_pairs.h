@@ -30,6 +30,7 @@ typedef struct {
     int32_t *sums;
 } tvm_ext_rvv_pairs_task;
 
+#if TVM_EXT_RVV
 /* Numbers that a loop loads when it needs them; the assembly has their offsets. */
 typedef struct {
     const int32_t *starts;
@@ -41,7 +42,6 @@ typedef struct {
     int32_t high;
 } tvm_ext_rvv_finish;
 
-#if TVM_EXT_RVV
 /* Instructions for pixel PIXEL with its scalar WORD, products P and accumulators A. */
 #define TVM_EXT_RVV_PAIR_FIND(PIXEL, WORD, P, A, W, V, M) "lw %[x" PIXEL "], 4*" PIXEL "(%[p])\n\t"
 #define TVM_EXT_RVV_PAIR_WORD(PIXEL, WORD, P, A, W, V, M) "lw %[" WORD "], 0(%[x" PIXEL "])\n\t"
@@ -228,14 +228,24 @@ TVM_EXT_INLINE void tvm_ext_rvv_pairs(int32_t pixels, bool rounds_twice, const t
         tvm_ext_rvv_pairs_one_by_one(task);
         return;
     }
-    if (pixels == 1) {
-        (rounds_twice ? tvm_ext_rvv_pairs_1_twice : tvm_ext_rvv_pairs_1_once)(task);
+    if (rounds_twice) {
+        if (pixels == 1) {
+            tvm_ext_rvv_pairs_1_twice(task);
+        } else if (pixels == 2) {
+            tvm_ext_rvv_pairs_2_twice(task);
+        } else if (pixels == 5) {
+            tvm_ext_rvv_pairs_5_twice(task);
+        } else {
+            tvm_ext_rvv_pairs_6_twice(task);
+        }
+    } else if (pixels == 1) {
+        tvm_ext_rvv_pairs_1_once(task);
     } else if (pixels == 2) {
-        (rounds_twice ? tvm_ext_rvv_pairs_2_twice : tvm_ext_rvv_pairs_2_once)(task);
+        tvm_ext_rvv_pairs_2_once(task);
     } else if (pixels == 5) {
-        (rounds_twice ? tvm_ext_rvv_pairs_5_twice : tvm_ext_rvv_pairs_5_once)(task);
+        tvm_ext_rvv_pairs_5_once(task);
     } else {
-        (rounds_twice ? tvm_ext_rvv_pairs_6_twice : tvm_ext_rvv_pairs_6_once)(task);
+        tvm_ext_rvv_pairs_6_once(task);
     }
 }
 

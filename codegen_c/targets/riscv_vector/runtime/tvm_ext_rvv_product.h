@@ -129,12 +129,21 @@ TVM_EXT_RVV_DEFINE_PRODUCT(tvm_ext_rvv_product_6_u8, "lbu", 6, "m2")
 /* Computes the sums of 1, 3 or 6 pixels with elements of 8 bits. */
 TVM_EXT_INLINE void tvm_ext_rvv_product(int32_t pixels, bool is_unsigned, const tvm_ext_rvv_product_task *task)
 {
-    if (pixels == 1) {
-        (is_unsigned ? tvm_ext_rvv_product_1_u8 : tvm_ext_rvv_product_1_s8)(task);
+    /* Calls by name: through a pointer, the stack would have no known bound. */
+    if (is_unsigned) {
+        if (pixels == 1) {
+            tvm_ext_rvv_product_1_u8(task);
+        } else if (pixels == 3) {
+            tvm_ext_rvv_product_3_u8(task);
+        } else {
+            tvm_ext_rvv_product_6_u8(task);
+        }
+    } else if (pixels == 1) {
+        tvm_ext_rvv_product_1_s8(task);
     } else if (pixels == 3) {
-        (is_unsigned ? tvm_ext_rvv_product_3_u8 : tvm_ext_rvv_product_3_s8)(task);
+        tvm_ext_rvv_product_3_s8(task);
     } else {
-        (is_unsigned ? tvm_ext_rvv_product_6_u8 : tvm_ext_rvv_product_6_s8)(task);
+        tvm_ext_rvv_product_6_s8(task);
     }
 }
 
