@@ -18,6 +18,7 @@ OTHER_MARKS = {
     "raspberry_pi_4": "process_board",
     "raspberry_pi_5": "process_board",
     "riscv32": "riscv_board",
+    "riscv32_zve32f": "riscv_clang",
     "riscv32_zve32x": "riscv_board",
     "wasm": "wasm_board",
     "xtensa_lx106": "xtensa_board",
