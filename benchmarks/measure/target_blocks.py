@@ -1,0 +1,36 @@
+"""Blocks of docs/targets.md: every target and six networks, from `benchmarks/results/targets.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.measure.block_parts import result
+from benchmarks.measure.tables import table
+
+
+def target_instructions() -> str:
+    """Executed instructions of each network on each platform, as its machine counts them."""
+    return _by_platform(lambda one: "-" if one["instructions"] is None else f"{one['instructions']:,}")
+
+
+def target_bytes() -> str:
+    """RAM and flash of each network on each platform."""
+    return _by_platform(lambda one: f"{one['ram_bytes']:,} / {one['flash_bytes']:,}")
+
+
+def target_networks() -> str:
+    """Multiply-accumulates of each network."""
+    networks = result("targets")["networks"]
+    rows = [(name, f"{next(iter(platforms.values()))['macs']:,}") for name, platforms in networks.items()]
+    return table(("network, int8", "multiply-accumulates"), rows)
+
+
+def _by_platform(cell: Callable[[dict[str, Any]], str]) -> str:
+    networks = result("targets")["networks"]
+    platforms = dict.fromkeys(name for found in networks.values() for name in found)
+    rows = [
+        (f"`{platform}`", *(cell(found[platform]) if platform in found else "-" for found in networks.values()))
+        for platform in platforms
+    ]
+    return table(("platform", *networks), rows)
