@@ -169,8 +169,8 @@ def core_table(platform: Platform) -> CoreTable:
         return known[name]
     if name == platform.processor.isa:
         raise BadPlatform(
-            f"platform {platform.name}: its compiler flags name no core; add -mcpu= to them. Cores with a table of "
-            f"cycles are {', '.join(known)}."
+            f"platform {platform.name}: there is no table of cycles for {name}, and its compiler flags name no core; "
+            f"add -mcpu= to them if its core has one. Cores with a table are {', '.join(known)}."
         )
     raise BadPlatform(
         f"platform {platform.name}: there is no table of cycles for {name}; cores with a table are {', '.join(known)}. "
