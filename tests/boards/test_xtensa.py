@@ -38,9 +38,9 @@ def test_an_exception_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.xtensa_board
 def test_a_counter_that_wraps_is_noticed(tmp_path: Path) -> None:
-    """The model moves the counter to just before its end."""
+    """The model moves the counter to four ticks before its end, 400 instructions of the coarse clock."""
     platform = Platform.load("xtensa_lx106")
-    prologue = '    __asm__ volatile("wsr.ccount %0\\nesync" : : "r"(0xFFFFFF00u));'
+    prologue = '    __asm__ volatile("wsr.ccount %0\\nesync" : : "r"(0xFFFFFFFCu));'
     toy = write_toy(tmp_path, platform, prologue=prologue)
     elf = build_elf(tmp_path, platform, tmp_path / "build")
     with pytest.raises(RunFailed, match="the board's timer wraps"):
