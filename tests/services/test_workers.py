@@ -110,7 +110,7 @@ def test_a_result_that_nobody_waits_for_is_cancelled_with_its_answer() -> None:
 def test_every_library_that_decides_results_has_its_version_in_names() -> None:
     """Of pyproject.toml all requirements, but for tools that no result depends on."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    tools = {"test", "dev", "docs", "bench", "distributed", "parquet", "train", "quantizers", "keras", "forms"}
+    tools = {"test", "dev", "docs", "bench", "distributed", "parquet", "train", "quantizers", "keras", "forms", "vela"}
     extras = [one for name, extra in table["optional-dependencies"].items() if name not in tools for one in extra]
     asked = {re.split(r"[<>=;\[ ]", one)[0] for one in (*table["dependencies"], *extras)}
     assert asked - {"rich", "typer"} <= {*LIBRARIES}

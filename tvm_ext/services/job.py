@@ -24,7 +24,7 @@ from tvm_ext.core.extensions import PASSES, PLANNERS
 PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")
 LIBRARIES = (
     "apache-tvm", "apache-tvm-ffi", "numpy", "ml_dtypes", "jinja2", "pydantic", "onnx", "protobuf", "onnxruntime",
-    "tflite", "flatbuffers", "torch", "ortools", "ai-edge-litert", "tflite-micro",
+    "tflite", "flatbuffers", "torch", "ortools", "ai-edge-litert", "tflite-micro", "wasmtime",
 )  # fmt: skip
 """Distributions whose versions may change a result; `tests/services/` compares them with pyproject.toml."""
 _EXTENSIONS = ("tvm_ext.targets", "tvm_ext.operators", PASSES, PLANNERS)
