@@ -295,8 +295,10 @@ def constants_of(operator: QDense, finish: Requantize) -> tuple[tuple[str, np.nd
 
 
 def _instructions(operator: QDense) -> int:
-    elements, depth = operator.output.num_elements, operator.weight.shape[1]
-    return elements * depth * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK + elements * REQUANTIZE_INSTRUCTIONS
+    elements, (channels, depth) = operator.output.num_elements, operator.weight.shape
+    blocks, rest = divmod(channels, CHANNEL_BLOCK)
+    each = blocks * (1 + 2 * CHANNEL_BLOCK) + (3 + 2 * rest if rest else 0)
+    return elements // channels * depth * each + elements * REQUANTIZE_INSTRUCTIONS
 
 
 def _shapes(operator: QDense, rows: int, depth: int, finish: dict[str, Value]) -> dict[str, Value]:

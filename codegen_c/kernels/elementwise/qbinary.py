@@ -53,6 +53,8 @@ INCLUDES = (
 # Modelled instructions of an element including the innermost loop, in the disassembly for a Cortex-M4, by rounding.
 PRODUCT_INSTRUCTIONS = {"onnx": 18, "tflite": 23, "litert": 21}
 SUM_INSTRUCTIONS = {"onnx": 22, "tflite": 39, "litert": 20}
+NEVER_NEGATIVE_INSTRUCTIONS = 17
+"""Modelled instructions of an element of TensorFlow Lite's product if no product is below zero."""
 # Fractional bits of TensorFlow Lite's sum, in units of twice the larger input scale, by bytes of the output.
 TFLITE_SHIFTS = {1: 20, 2: 15}
 
@@ -76,6 +78,9 @@ def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 def element_instructions(operator: QBinary) -> int:
     """Return the modelled instructions of an element in plain C."""
+    lowest = (quantization(tensor).zero_point == np.iinfo(tensor.dtype).min for tensor in operator.inputs)
+    if operator.function == "multiply" and operator.rounding == "tflite" and all(lowest):
+        return NEVER_NEGATIVE_INSTRUCTIONS
     known = PRODUCT_INSTRUCTIONS if operator.function == "multiply" else SUM_INSTRUCTIONS
     return known[operator.rounding]
 

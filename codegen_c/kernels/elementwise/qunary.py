@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, r
 from codegen_c.kernels.shared.requantize_tflite import divide_by_power, fixed_point, multiply, multiply_high
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.kernels.softmax.qsoftmax_tflite import exponential, one_minus_over_one_plus, one_over_one_plus, saturated
-from codegen_c.operators.kinds import Operator, QUnary
+from codegen_c.operators.kinds import Operator, QUnary, TensorType
 
 # Functions of int8 that TensorFlow Lite Micro computes in fixed point, bit for bit.
 #
@@ -202,8 +202,10 @@ def _litert_linear(steps: Array, factors: tuple[float, float]) -> Array:
 # defines rounding "tflite" and "litert".
 
 LAYER = "tvm_ext_qunary_layer"
-ELEMENT_INSTRUCTIONS = 4
-"""Modelled: two loads, and the packing of eight results by GCC 12 for a Cortex-M4, 30 instructions in all."""
+PACKED_INSTRUCTIONS, SINGLE_INSTRUCTIONS = 3.7, 5
+"""Modelled instructions of an element: two loads, and the packing of eight results by GCC 12 for a Cortex-M4, 30
+instructions in all; or a store for each element in rows of at most `MOST_SINGLE` elements."""
+MOST_SINGLE = 32
 
 
 def reference(operator: QUnary, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -270,7 +272,7 @@ def by_table(
         ),
         reference=reference,
         constants=(("table", results),),
-        instructions=ELEMENT_INSTRUCTIONS * operator.output.num_elements + 20,
+        instructions=_instructions(one_image(operator.output)),
         passes=Passes(constants=operator.output.num_elements / 256),
         spatial=rows,
         in_place=(0,),
@@ -278,6 +280,15 @@ def by_table(
         pitched=True,
         row_pitched=rows is not None,
     )
+
+
+def _instructions(output: TensorType) -> int:
+    """Return the modelled instructions for an output with the shape of an image."""
+    length = output.shape[2] * output.shape[3]
+    if output.num_elements == 1:
+        return 4
+    each = SINGLE_INSTRUCTIONS if length <= MOST_SINGLE else PACKED_INSTRUCTIONS
+    return round(each * output.num_elements) + 5 * (output.num_elements // length)
 
 
 def _shapes(operator: Operator, stored: StoredRows) -> str:

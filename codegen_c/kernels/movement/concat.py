@@ -101,7 +101,8 @@ def _instructions(operator: Concat) -> int:
     item_bytes = np.dtype(operator.output.dtype).itemsize
     parts = _parts(operator)
     copies = sum(copy_instructions(runs_of(part, operator.axis) * item_bytes) for part in parts)
-    return turns * (copies + (len(parts) + 1) * INSTRUCTIONS_A_RUN)
+    runs = len(parts) + (turns > 1)
+    return turns * (copies + runs * INSTRUCTIONS_A_RUN)
 
 
 def _joins_channels(operator: Concat) -> bool:

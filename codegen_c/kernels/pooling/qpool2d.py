@@ -263,16 +263,38 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
     )
 
 
+MOST_IN_REGISTERS = {"max": 6, "average": 4}
+"""Taps of a window up to which GCC keeps all values in registers, if it computes whole blocks of channels alone."""
+SHORT = {"max": (4.0, -1.5), "average": (2.1, 6.0)}
+"""Modelled instructions of a tap and of an element for windows that GCC writes out, with all values in registers."""
+UNROLLED = {"max": (4.7, -2.5), "average": (3.8, 0.5)}
+"""The same for longer windows that GCC writes out."""
+LOOPED = {"max": (4.7, -2.5), "average": (3.2, 7.0)}
+"""The same for windows that loops walk."""
+PADDED = {"max": (4.7, -2.5), "average": (2.2, 14.0)}
+"""The same for windows with padding, by their taps inside the image."""
+
+
 def _instructions(operator: QPool2d, num_taps: int) -> int:
-    """Return the modelled instructions; for a window of the whole image, with long loops, measured on a Cortex-M4."""
-    elements, average_taken = operator.output.num_elements, operator.method == "average"
-    if average_taken and is_global(operator):
+    """Return the modelled instructions, fitted to windows of 2 to 18 taps and 6 to 128 channels on a Cortex-M4."""
+    elements, method = operator.output.num_elements, operator.method
+    if method == "average" and is_global(operator):
         return num_taps * 2 + num_taps // CHANNEL_BLOCK + elements * 10
-    is_inside = not any(operator.window.padding)
-    per_tap = 2 if average_taken and is_inside else 3
-    is_written_out = is_inside and operator.window.kernel[0] * operator.window.kernel[1] <= SHORTEST_LOOP + 1
-    loops = 0 if is_written_out else num_taps // CHANNEL_BLOCK * 6
-    return num_taps * per_tap + loops + elements * (13 if average_taken else 6)
+    window, is_inside = operator.window, not any(operator.window.padding)
+    count = window.kernel[0] * window.kernel[1]
+    is_written_out = is_inside and count <= SHORTEST_LOOP + 1
+    if method == "average" and operator.has_factor:
+        loops = 0 if is_written_out else num_taps // CHANNEL_BLOCK * 6
+        return num_taps * (2 if is_inside else 3) + loops + elements * 13
+    if not is_inside:
+        costs = PADDED
+    elif not is_written_out:
+        costs = LOOPED
+    else:
+        has_blocks = operator.output.shape[3] % CHANNEL_BLOCK == 0
+        costs = UNROLLED if has_blocks and count > MOST_IN_REGISTERS[method] else SHORT
+    per_tap, per_element = costs[method]
+    return round(elements * (float(counted_taps(operator).mean()) * per_tap + per_element))
 
 
 def _body(stored: StoredRows, finish: Requantize | None) -> str:
