@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from codegen_c.emit.firmware import (
+    DMA_COUNT,
+    counts_moves,
     emulator_arguments,
     firmware_libraries,
     firmware_link_flags,
@@ -35,6 +37,7 @@ def emit_build_files(
     own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     several: bool = False,
     module: bool = False,
+    moves: bool = False,
     driver: str = "",
     parts: PackageParts | None = None,
 ) -> dict[str, str]:
@@ -44,17 +47,19 @@ def emit_build_files(
     a bundle, whose self-tests and firmware are built with the bundle's. otherwise: sources that are optimized for the
     other aim (size instead of speed, or the reverse). image: True if the package contains a relocatable image.
     own_flags: compiler flags of the sources that run on processors other than the first. several: True if several
-    processors run the model. module: True if the package is also linked as a module. driver: source of the
-    reference drivers of accelerators, if there are any. parts:
-    description of the package for other build systems, whose files are added; None if some sources need flags of their
-    own, which those systems cannot express.
+    processors run the model. module: True if the package is also linked as a module. moves: True if the
+    model copies between memories, as for `emit_firmware`. driver: source of the reference drivers of accelerators, if
+    there are any. parts: description of the package for other build systems, whose files are added; None if some
+    sources need flags of their own, which those systems cannot express.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
     tests = [f"{model}_selftest.c", *(f"{one}_selftest.c" for one in tested)]
     tests += [f"{one}_vectors.c" for one in tested or (model,)]
     starts = ["board/processors.c"] if several else []
-    further = [f"board/{name}" for name in (startup_of(platform).sources if board else ()) if name.endswith(".c")]
+    copied = [*startup_of(platform).sources] if board else []
+    copied += DMA_COUNT if board and moves and counts_moves(platform.on_machine) else ()
+    further = [f"board/{name}" for name in copied if name.endswith(".c")]
     values = {
         "model": model,
         "platform": platform.name,

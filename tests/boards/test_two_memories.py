@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +75,14 @@ def test_tiles_of_weights_move_what_was_planned_and_compute_the_same(packages: P
     found, wanted = (built.run_board([inputs]).outputs[0] for built in (package, plain))
     for key, array in wanted.items():
         np.testing.assert_array_equal(found[key], array)
+
+
+def test_the_makefile_links_what_counts_the_copies(packages: Packages, tmp_path: Path) -> None:
+    options = BuildOptions(verify=("host", "qemu"), ram={"dtcm": 33_792, "sram": 8_192})
+    package = packages.small("in_tiles", layer_of_many_weights, "always_on", options)
+    copied = shutil.copytree(package.folder, tmp_path / "copied")
+    done = subprocess.run(["make", "-s", "-C", str(copied), "run"], capture_output=True, text=True)
+    assert done.returncode == 0 and "PASS" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_arenas_and_weights_lie_where_the_platform_says(packages: Packages) -> None:

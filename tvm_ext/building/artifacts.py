@@ -81,6 +81,7 @@ def write_texts(
             own_flags=compiled.own_flags,
             several=bool(interface.servers),
             module=has_module(interface, platform),
+            moves=moves,
             driver=driver,
             parts=None if compiled.own_flags or interface.servers else parts,
         ),

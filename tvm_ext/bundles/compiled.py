@@ -156,7 +156,8 @@ def write_texts(
     texts |= emit_bundle_selftest(common, vectors, tolerance=FLOAT_TOLERANCE, compares=compares)
     texts |= emit_build_files(
         common.name, units, platform, "speed", tested=names, otherwise=small, own_flags=own_flags,
-        several=bool(common.other_cores), parts=None if common.other_cores else parts,
+        several=bool(common.other_cores), moves=any(member.program.moves() for member in common.members),
+        parts=None if common.other_cores else parts,
     )  # fmt: skip
     texts |= emit_bundle_firmware(common, platform, compares=compares) if platform.board else {}
     texts |= emit_linker_sections(platform, origin)
