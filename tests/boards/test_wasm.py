@@ -14,6 +14,7 @@ from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import MissingTool
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.toolchain import compile_objects, object_code, section_sizes
 from tvm_ext.execution import qemu_start
 
 pytestmark = pytest.mark.wasm_board
@@ -68,6 +69,28 @@ def test_keyword_spotting_has_the_bytes_of_its_runtime(tmp_path: Path, shared_mo
     assert verified["host"]["passed"] and verified["qemu"]["passed"]
     assert verified["qemu"]["max_abs_error"] == 0
     assert 1_000_000 < verified["qemu"]["instructions"] < 20_000_000
+
+
+SOURCE = """
+extern int counts[100], start[3];
+extern const int table[25];
+int sum(void);
+int counts[100];
+int start[3] = {1, 2, 3};
+const int table[25] = {1};
+int sum(void) { return counts[start[0]] + table[start[1]]; }
+"""
+
+
+def test_zeroed_variables_are_no_flash(tmp_path: Path) -> None:
+    """An object stores them as zeros, and a module does not."""
+    toolchain = Platform.load("wasm").toolchain
+    (tmp_path / "sum.c").write_text(SOURCE)
+    objects = compile_objects([tmp_path / "sum.c"], tmp_path / "o", toolchain)
+    size = section_sizes(objects, toolchain)["sum.o"]
+    assert size.bss == 400 and 112 <= size.data < 160 and size.text > 0
+    stored = object_code(objects, toolchain).num_bytes
+    assert (stored["sum.o", "DATA"], stored["sum.o", "CODE"]) == (size.data, size.text)
 
 
 def test_its_makefile_builds_and_runs_it(tmp_path: Path) -> None:

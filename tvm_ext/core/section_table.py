@@ -1,7 +1,7 @@
 """Read the sections of object files from what objdump prints, GNU's or LLVM's.
 
 GNU's objdump prints the flags of a section. LLVM's prints one of four kinds, so constants are told by the names of
-their sections.
+their sections. An object of WebAssembly has one section for all data, whose segments llvm-readobj lists.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 FILE_HEADING = re.compile(r"(.*):\s+file format .*")
 _GNU = re.compile(r"\s*\d+\s+(\S+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+[0-9a-f]+\s+\S+\s+(.*)")
 _LLVM = re.compile(r"\s*\d+ (\S+)\s+([0-9a-f]{8,16}) ([0-9a-f]{8,16})(?: ([0-9a-f]{8,16}))?\s*(TEXT|DATA|BSS|DEBUG)?.*")
+_SEGMENT = re.compile(r"File: (.*)|\s+Name: (\S+)\n\s+Size: (\d+)\n\s+Offset: \d+\n")
 _CONSTANT = re.compile(r"\.s?rodata\b|.*\.rodata\b")
 
 
@@ -54,6 +55,25 @@ def section_kind(section_flags: str) -> str | None:
     if "CONTENTS" not in flags:
         return "bss"
     return "rodata" if "READONLY" in flags else "data"
+
+
+def has_segments(heading: str) -> bool:
+    """Return True for the heading of an object whose data section also stores variables that are zero at start."""
+    return heading.endswith("file format wasm")
+
+
+def zeroed_bytes(listing: str) -> dict[str, int]:
+    """Return the bytes of each object's segments of zeros, by the path of the object, from llvm-readobj's listing.
+
+    The linker leaves these segments out of a module.
+    """
+    found: dict[str, int] = {}
+    path = ""
+    for part in _SEGMENT.finditer(listing):
+        path = part[1] or path
+        if (part[2] or "").startswith(".bss"):
+            found[path] = found.get(path, 0) + int(part[3])
+    return found
 
 
 def _kind_of_llvm(name: str, said: str | None) -> str | None:

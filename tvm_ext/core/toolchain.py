@@ -25,7 +25,7 @@ from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.processes.at_once import turns
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.section_table import FILE_HEADING, parsed_section
+from tvm_ext.core.section_table import FILE_HEADING, has_segments, parsed_section, zeroed_bytes
 
 if TYPE_CHECKING:
     from tvm_ext.core.platform import Toolchain  # imports pydantic, for which --help does not wait
@@ -195,7 +195,19 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
         section = parsed_section(line)
         if section and section.kind:
             current[section.kind] = current.get(section.kind, 0) + section.num_bytes
+    for name, zeros in _zeros_in_data(text, objects, toolchain).items():
+        found[name]["data"] -= zeros
+        found[name]["bss"] = found[name].get("bss", 0) + zeros
     return {name: SectionSizes(**sizes) for name, sizes in found.items()}
+
+
+def _zeros_in_data(table: str, objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int]:
+    """Return the bytes of zeroed variables that each object's data section stores, by name. table: objdump's."""
+    if not any(has_segments(line) for line in table.splitlines()):
+        return {}
+    command = [find_program(toolchain.tool("readobj")), "--sections", *_absolute(objects)]
+    listing = run_tool(command, objects[0].parent, reads=objects)
+    return {Path(path).name: zeros for path, zeros in zeroed_bytes(listing).items()}
 
 
 def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
@@ -528,6 +540,9 @@ def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
                 everywhere[found[3]] = (file, found[2])
         elif found := _RELOCATION.fullmatch(line):
             raw.setdefault((file, section), []).append(found[1])
+
+    for name, zeros in _zeros_in_data(text, objects, toolchain).items():
+        num_bytes[name, "DATA"] -= zeros
 
     def home(place: Place, symbol: str) -> Place | None:
         own = known[place[0]].get(symbol)
