@@ -78,7 +78,14 @@ def board_files(
     if not board.is_process:
         copied[LINKER_SCRIPT] = _linker_script(platform, board, others)
     files = {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
-    return files | {name: startup_text(name, startup) for name in startup.headers}
+    return files | emit_headers(platform)
+
+
+def emit_headers(platform: Platform) -> dict[str, str]:
+    """Return the headers that packages contain because the compiler for the processor has no C library."""
+    startups = instruction_set_of(platform.processor).startups
+    startup = next((one for one in startups if platform.processor.isa in one.isas), None)
+    return {name: startup_text(name, startup) for name in startup.headers} if startup else {}
 
 
 def other_processors(model: str, functions: Mapping[str, str], platform: Platform) -> dict[str, str]:

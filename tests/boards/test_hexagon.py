@@ -14,6 +14,7 @@ from codegen_c.targets import hexagon
 from tests.boards.toy import write_texts
 from tests.support.onnx_models import NODE, model_of, saved
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.core.errors import BuildFailed
 from tvm_ext.core.toolchain import compile_objects, find_program, run_tool
 from tvm_ext.execution.qemu_start import INPUTS, OUTPUTS, QemuExtras, link_firmware, started
 
@@ -94,6 +95,14 @@ def test_floats_run_by_plain_c(tmp_path: Path) -> None:
     model = saved(model_of(nodes, {"x": (4, 33)}, ["y"]), tmp_path)
     package = tvm_ext.build(model, "hexagon_v66", tmp_path / "out", BuildOptions(verify=("host", "qemu")))
     assert package.report["verify"]["qemu"]["passed"]
+
+
+def test_functions_that_the_firmware_lacks_are_named(tmp_path: Path) -> None:
+    nodes = [NODE("Sin", ["x"], ["s"]), NODE("Pow", ["s", "x"], ["p"]), NODE("Mod", ["p", "x"], ["y"], fmod=1)]
+    model = saved(model_of(nodes, {"x": (4, 9)}, ["y"]), tmp_path)
+    with pytest.raises(BuildFailed, match=r"calls fmodf, powf, sinf\. The toolchain of hexagon_v66 has no C library"):
+        tvm_ext.build(model, "hexagon_v66", tmp_path / "out", BuildOptions(verify=()))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("function", "products"), [("s8", 64), ("u8", 64), ("one_s8", 40)])

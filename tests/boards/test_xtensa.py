@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import codegen_c.targets.xtensa
+import tvm_ext
 from tests.boards.toy import build_elf, write_toy
-from tvm_ext.core.errors import RunFailed
+from tests.support.onnx_models import NODE, model_of, saved
+from tvm_ext import BuildOptions
+from tvm_ext.core.errors import BuildFailed, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import run_qemu
 
@@ -47,6 +51,27 @@ def test_a_counter_that_wraps_is_noticed(tmp_path: Path) -> None:
         run_qemu(elf, platform, toy.interface, [toy.sample])
 
 
+@pytest.mark.xtensa_board
+def test_functions_by_polynomials_are_linked(tmp_path: Path) -> None:
+    nodes = [NODE("Softmax", ["x"], ["s"]), NODE("Log", ["s"], ["l"]), NODE("Erf", ["l"], ["e"])]
+    nodes += [NODE("Tanh", ["x"], ["t"]), NODE("Exp", ["t"], ["g"]), NODE("Mul", ["e", "g"], ["y"])]
+    model = saved(model_of(nodes, {"x": (4, 9)}, ["y"]), tmp_path)
+    package = tvm_ext.build(model, "xtensa_lx106", tmp_path / "out", BuildOptions(verify=("host", "qemu")))
+    assert package.report["verify"]["qemu"]["passed"]
+
+
+@pytest.mark.xtensa_board
+def test_functions_that_the_firmware_lacks_are_named(tmp_path: Path) -> None:
+    nodes = [NODE("Sin", ["x"], ["s"]), NODE("Pow", ["s", "x"], ["p"]), NODE("Mod", ["p", "x"], ["y"], fmod=1)]
+    model = saved(model_of(nodes, {"x": (4, 9)}, ["y"]), tmp_path)
+    with pytest.raises(BuildFailed, match=r"calls fmodf, powf, sinf\. The toolchain of xtensa_lx106 has no C library"):
+        tvm_ext.build(model, "xtensa_lx106", tmp_path / "out", BuildOptions(verify=()))
+    assert not (tmp_path / "out").exists()
+    without = replace(Platform.load("xtensa_lx106"), board=None)
+    package = tvm_ext.build(model, without, tmp_path / "out", BuildOptions(verify=("host",)))
+    assert package.report["verify"]["host"]["passed"]
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The functions in place of libgcc's, compiled for this machine under names of their own."""
@@ -60,13 +85,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(target))
 
 
-def test_headers_give_way_to_those_of_a_c_library(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [FOLDER, FOLDER.parent / "hexagon"], ids=lambda folder: folder.name)
+def test_headers_give_way_to_those_of_a_c_library(folder: Path, tmp_path: Path) -> None:
     """Packages contain them, and an SDK compiles packages: only a C library declares these two functions."""
     (tmp_path / "more.c").write_text(
         "#include <math.h>\n#include <string.h>\n"
         "float f(const char *a) { return expm1f((float)(strrchr(a, 'b') != NULL)); }\n"
     )
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{FOLDER}", "-fsyntax-only"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{folder}", "-fsyntax-only"]
     subprocess.run(["gcc", *flags, str(tmp_path / "more.c")], check=True, capture_output=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.drawn_vectors import DrawnVectors
-from codegen_c.emit.firmware import emit_firmware, emit_linker_sections, firmware_libraries
+from codegen_c.emit.firmware import emit_firmware, emit_headers, emit_linker_sections, firmware_libraries
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
 from codegen_c.emit.module import emit_module, has_module, module_file, module_link_flags, module_source
@@ -95,7 +95,7 @@ def write_texts(
                 drives=bool(driver),
             )
             if platform.board
-            else {}
+            else emit_headers(platform)
         ),
         **emit_module(interface, platform),
         **(emit_image(interface, platform) if options.relocatable_image else {}),

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from codegen_c.emit.firmware import LINKER_SCRIPT, emulator_arguments, firmware_libraries, firmware_link_flags
 from codegen_c.targets.instruction_set import Startup
-from codegen_c.targets.registry import machine_name, startup_of
-from tvm_ext.core.errors import MissingTool, RunFailed
+from codegen_c.targets.registry import machine_name, startup_of, startup_text
+from tvm_ext.core.errors import BuildFailed, MissingTool, RunFailed
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.processes.confine import Rights, confined_command, confined_module, has_filter
 from tvm_ext.core.processes.process import allowed_seconds, run_program
@@ -35,6 +35,7 @@ from tvm_ext.core.toolchain import (
     link_program,
     linker_name,
     shared_library,
+    undefined_symbols,
 )
 
 INPUTS, OUTPUTS = "in.bin", "out.bin"
@@ -222,7 +223,24 @@ def link_firmware(
     """
     own = firmware_link_flags(platform, str((board / LINKER_SCRIPT).resolve()))
     toolchain = platform.toolchain_of(platform.processor)
-    return link_program(objects, elf, toolchain, flags=[*flags, *own], libraries=firmware_libraries(platform))
+    try:
+        return link_program(objects, elf, toolchain, flags=[*flags, *own], libraries=firmware_libraries(platform))
+    except BuildFailed:
+        if absent := _absent_functions(objects, platform):
+            raise BuildFailed(
+                f"{elf.name}: the model calls {', '.join(absent)}. The toolchain of {platform.name} has no C library, "
+                "and the firmware for the emulator does not define these functions. Copy the platform's file, remove "
+                "its [board] table, and compile for the copy: the package is then verified on the host only."
+            ) from None
+        raise
+
+
+def _absent_functions(objects: Sequence[Path], platform: Platform) -> list[str]:
+    """Return the functions that the headers of the start-up code declare and no object defines."""
+    startup = startup_of(platform)
+    declared = " ".join(startup_text(name, startup) for name in startup.headers)
+    names = undefined_symbols(objects, platform.toolchain) if declared else ()
+    return sorted(name for name in names if re.search(rf"\b{re.escape(name)}\(", declared))
 
 
 def compiled_plugin(package: str, name: str, folder: Path) -> Path:

@@ -1,7 +1,12 @@
 /* The functions and macros of math.h that packages use. library.c defines sqrtf, tvm_ext_image_math.c those by
- * polynomials. */
+ * polynomials. Where there is a C library, its header is used instead. */
+#pragma GCC system_header
 #ifndef TVM_EXT_MATH_H
 #define TVM_EXT_MATH_H
+
+#if __has_include_next(<math.h>)
+#include_next <math.h>
+#else
 
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
@@ -23,5 +28,31 @@ float expf(float x);
 float tanhf(float x);
 float logf(float x);
 float erff(float x);
+
+/* No file of the firmware defines these functions: a build whose model calls one is refused when firmware is linked. */
+float acosf(float x);
+float acoshf(float x);
+float asinf(float x);
+float asinhf(float x);
+float atan2f(float y, float x);
+float atanf(float x);
+float atanhf(float x);
+float cosf(float x);
+float coshf(float x);
+float exp2f(float x);
+float fmaf(float x, float y, float z);
+float fmodf(float x, float y);
+float hypotf(float x, float y);
+float ldexpf(float x, int power);
+float log10f(float x);
+float log1pf(float x);
+float log2f(float x);
+float nextafterf(float x, float y);
+float powf(float x, float y);
+float sinf(float x);
+float sinhf(float x);
+float tanf(float x);
+float truncf(float x);
+#endif
 
 #endif

@@ -1,6 +1,11 @@
 /* The functions of string.h that packages use; library.c defines them. */
+#pragma GCC system_header
 #ifndef TVM_EXT_STRING_H
 #define TVM_EXT_STRING_H
+
+#if __has_include_next(<string.h>)
+#include_next <string.h>
+#else
 
 #include <stddef.h>
 
@@ -12,5 +17,6 @@ size_t strlen(const char *text);
 char *strchr(const char *text, int letter);
 int strcmp(const char *one, const char *other);
 int strncmp(const char *one, const char *other, size_t most);
+#endif
 
 #endif

@@ -1,6 +1,6 @@
-/* The constants and functions of math.h that packages of integer networks use, for a compiler without a C library.
-   Where there is a C library, its header is used instead. Functions such as expf are missing: firmware that needs them
-   does not link. */
+/* The constants and functions of math.h that packages use, for a compiler without a C library. Where there is a C
+   library, its header is used instead. soft_float.c defines roundings and roots, tvm_ext_image_math.c the functions by
+   polynomials. */
 #pragma GCC system_header
 #ifndef TVM_EXT_OWN_MATH_H
 #define TVM_EXT_OWN_MATH_H
@@ -26,7 +26,30 @@ float expf(float x);
 float logf(float x);
 float tanhf(float x);
 float erff(float x);
+
+/* No file of the firmware defines these functions: a build whose model calls one is refused when firmware is linked. */
+float acosf(float x);
+float acoshf(float x);
+float asinf(float x);
+float asinhf(float x);
+float atan2f(float y, float x);
+float atanf(float x);
+float atanhf(float x);
+float cosf(float x);
+float coshf(float x);
+float exp2f(float x);
+float fmaf(float x, float y, float z);
 float fmodf(float x, float y);
+float hypotf(float x, float y);
+float ldexpf(float x, int power);
+float log10f(float x);
+float log1pf(float x);
+float log2f(float x);
+float nextafterf(float x, float y);
+float powf(float x, float y);
+float sinf(float x);
+float sinhf(float x);
+float tanf(float x);
 #endif
 
 #endif

@@ -16,5 +16,5 @@ XTENSA = Startup(
     link_flags=("-nostdlib",),
     libraries=("-lgcc",),
     headers=("string.h", "math.h"),
-    sources=("library.c", "soft_float.c"),
+    sources=("library.c", "soft_float.c", "tvm_ext_image_math.c"),
 )
