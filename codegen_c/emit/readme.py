@@ -62,13 +62,13 @@ def emit_readme(
 
 
 def stands_in(machine: Mapping[str, Any] | None) -> str:
-    """Return a sentence on a QEMU machine that has the platform's core but other memories; empty for other machines."""
+    """Return a sentence on a QEMU machine that stands in for the chip; empty for the platform's own machine."""
     if not machine or not machine["memories"]:
         return ""
     sizes = ", ".join(f"{one['name']} {one['capacity_bytes']} B" for one in machine["memories"])
     return fill(
-        f"QEMU's machine `{machine['name']}` has the core but not the chip: firmware for it is linked for the memories "
-        f"of that machine ({sizes}), and uses none of the chip's peripherals.",
+        f"QEMU's machine `{machine['name']}` executes the instructions of the core but is not the chip: firmware for "
+        f"it is linked for the memories of that machine ({sizes}), and uses none of the chip's peripherals.",
         _COLUMNS, break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -80,7 +80,8 @@ def verified(
 
     comparisons: of the forms that the model was transformed into; the C is the last form. machine: from `machine_of`.
     """
-    core = f"the same core in QEMU (`{machine['name']}`)" if machine and machine["memories"] else "the board in QEMU"
+    differs = machine is not None and bool(machine["memories"])
+    core = f"a core with the same instructions in QEMU (`{machine['name']}`)" if differs else "the board in QEMU"
     places = {"host": "the host", "qemu": core, "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [

@@ -120,10 +120,14 @@ def test_packages_run_on_the_core(build: Callable[..., Package], name: str) -> N
     package = build(name)
     machine = package.report["machine"]
     assert package.report["verify"]["qemu"]["passed"] and machine["name"] == Platform.load(name).board.qemu_machine  # type: ignore[union-attr]
-    assert f"on the same core in QEMU ({machine['name']})" in (package.folder / "report.html").read_text()
+    assert (
+        f"on a core with the same instructions in QEMU ({machine['name']})"
+        in (package.folder / "report.html").read_text()
+    )
     readme = (package.folder / "README.md").read_text()
-    assert f"Verified on the same core in QEMU (`{machine['name']}`)" in readme
-    assert "has the core but not the chip" in " ".join(readme.split()) and "Left to the application" in readme
+    assert f"Verified on a core with the same instructions in QEMU (`{machine['name']}`)" in readme
+    assert "executes the instructions of the core but is not the chip" in " ".join(readme.split())
+    assert "Left to the application" in readme
 
 
 @pytest.mark.riscv_board

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from tvm_ext.command_line.show import show_end
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.report.tables import report_tables
 
@@ -167,3 +169,11 @@ def test_accelerators_and_pipelines() -> None:
     assert "npu, interface npu_driver.h" in text and "not measured" in text
     assert "0 signals; 1 starts of accelerators, 1 waits for accelerators; 70 instructions between" in text
     assert "Processors that share a run" not in shown()
+
+
+@pytest.mark.parametrize(("elf", "target"), [("net.elf", "run"), (None, "selftest")])
+def test_the_last_line_of_a_build_names_a_target_of_its_makefile(
+    elf: str | None, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_end(Path("out"), {**REPORT, "artifacts": {"library": "libnet.a", "elf": elf}}, 1.0)
+    assert f"make -C out {target} " in capsys.readouterr().out

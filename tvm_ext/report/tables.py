@@ -333,7 +333,7 @@ def verification_table(report: Report) -> RenderableType:
         table.add_row(target, escape(against), passed, *errors, number(result["elements"]))
     notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
     if "qemu" in results and (machine := stand_in(report)):
-        notes.append(f"qemu: {machine}, which has the core of {report['platform']} but other memories")
+        notes.append(f"qemu: {machine}, which executes the instructions of {report['platform']} and has other memories")
     own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
     notes += [f"compared with our own reading only: {own}"] if own else []
     notes += [str(doubt) for result in results.values() for doubt in result.get("warnings", ())]

@@ -97,7 +97,7 @@ def verdict(report: Report) -> tuple[str, str]:
     if not all(one["passed"] for one in results.values()):
         return "Verification failed", "bad"
     machine = stand_in(report)
-    board = f"the same core in QEMU ({machine})" if machine else "the board in QEMU"
+    board = f"a core with the same instructions in QEMU ({machine})" if machine else "the board in QEMU"
     places = " and ".join({"host": "the host", "qemu": board}.get(place, place) for place in results)
     against = next((one["reference"] for one in results.values() if one.get("reference")), "an unnamed reference")
     own = any(one.get("own_reading") for one in results.values())
