@@ -156,7 +156,7 @@ def test_what_the_kernels_refuse() -> None:
         window=replace(pointwise(np.ones((1, 1))).window), low=-128, high=127, groups=2,
     )  # fmt: skip
     for kernel, reason in (
-        (products_armv6m.QCONV2D, "the convolution must have one group"),
+        (products_armv6m.QCONV2D, "the convolution must not have groups"),
         (depthwise_armv6m.KERNEL, "every input channel must be a group of its own with one output channel"),
     ):
         refusal = kernel.refuses(grouped, CORTEX_M0PLUS)

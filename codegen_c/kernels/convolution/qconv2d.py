@@ -76,6 +76,11 @@ def reference(operator: QConv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [requantize(operator).run(total.reshape(output) + operator.bias)]
 
 
+def is_ungrouped(operator: QConv2d, target: Target) -> bool:
+    """the convolution must not have groups"""
+    return operator.groups == 1
+
+
 def sums_fit(operator: QConv2d, target: Target) -> bool:
     """the bias and all products must add up to a sum that fits int32, for every input"""
     return products(operator).fit_int32()
@@ -90,6 +95,14 @@ def products(operator: QConv2d) -> Products:
     """Return weights and initial values of the sums; padding keeps the zero point out of the initial values."""
     padded = any(operator.window.padding)
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=padded)
+
+
+def start_of(operator: QConv2d) -> Array:
+    """Return the initial accumulators of x * w, int64[K]: the bias minus the zero point times the weights.
+
+    Padding counts as elements that equal the zero point.
+    """
+    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
 
 
 def bounds(operator: QConv2d) -> tuple[Array, Array]:

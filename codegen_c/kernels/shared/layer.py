@@ -13,7 +13,7 @@ from codegen_c.c_text.text import MOST_COLUMNS, Value, block, structure
 from codegen_c.kernels.contract import ALL_STORED, Kept, StoredRows
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.operators.kinds import TensorType, Window
+from codegen_c.operators.kinds import QDense, TensorType, Window
 
 BLOCK_INCLUDES = (
     "tvm_ext_layer.h", "tvm_ext_qblock.h", "tvm_ext_requantize.h", "tvm_ext_requantize_litert.h",
@@ -55,6 +55,17 @@ def sliding_window(window: Window) -> dict[str, Value]:
         "row_stride": window.strides[0], "column_stride": window.strides[1],
         "row_dilation": window.dilation[0], "column_dilation": window.dilation[1],
         "top": top, "left": left, "bottom": bottom, "right": right,
+    }  # fmt: skip
+
+
+def row_of_vectors(operator: QDense) -> dict[str, Value]:
+    """Return the images and the window of a dense layer as a convolution of one row, whose pixels are the vectors."""
+    channels, depth = operator.weight.shape
+    vectors = operator.output.num_elements // channels
+    return {
+        "input": image(replace(operator.inputs[0], shape=(1, 1, vectors, depth))),
+        "output": image(replace(operator.output, shape=(1, 1, vectors, channels))),
+        "window": sliding_window(Window(kernel=(1, 1))),
     }  # fmt: skip
 
 

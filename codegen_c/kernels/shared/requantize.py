@@ -211,6 +211,11 @@ class Products:
         return self.start.astype(np.int32 if self.fit_int32() else np.int64)
 
 
+def wrapped(numbers: Array) -> Array:
+    """Return integers modulo 2^32, as int32."""
+    return (np.asarray(numbers, np.int64) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+
+
 @lru_cache(maxsize=4096)  # references ask for the same factors at each run
 def _fixed_point(factor: float, rounding: SumRounding, bits: int) -> tuple[int, int]:
     if rounding == "onnx":

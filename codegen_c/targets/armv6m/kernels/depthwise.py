@@ -13,7 +13,7 @@ from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.operators.kinds import Array, QConv2d
-from codegen_c.targets.armv6m.kernels.products import PARAMETERS, start_of
+from codegen_c.targets.armv6m.kernels.products import PARAMETERS
 from codegen_c.targets.armv6m.kernels.requantize import HEADERS, NarrowRequantize, for_speed
 
 LOOPS = Loops(
@@ -49,7 +49,7 @@ def has_four_channels(operator: QConv2d, target: Target) -> bool:
 def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output = operator.inputs[0], operator.output
     low, high = qconv2d.products(operator).range()
-    finish = NarrowRequantize.of(qconv2d.requantize(operator), low=low, high=high, start=start_of(operator))
+    finish = NarrowRequantize.of(qconv2d.requantize(operator), low=low, high=high, start=qconv2d.start_of(operator))
     num_taps, num_pixels = operator.weight[0].size, output.num_elements // output.shape[3]
     is_padded = any(operator.window.padding)
     is_interleaved = finish.fraction_bits > 0 and output.shape[3] % WIDTH == 0

@@ -15,7 +15,6 @@ from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.qdense import DenseKernel, DenseParts
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
-from codegen_c.kernels.shared.requantize import Products
 from codegen_c.kernels.shared.vector_rows import rows_of
 from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType
 from codegen_c.targets.armv6m.kernels.requantize import HEADERS, PARAMETER, NarrowRequantize, for_speed
@@ -129,11 +128,6 @@ PIXELS_PARAMETERS = [
 ]  # fmt: skip
 
 
-def is_ungrouped(operator: QConv2d, target: Target) -> bool:
-    """the convolution must have one group"""
-    return operator.groups == 1
-
-
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     paired = SeparableRuns.of(operator.weight)
     finish = narrow(operator, paired.offset)
@@ -162,16 +156,8 @@ def narrow(operator: QConv2d, offset: Array | int) -> NarrowRequantize:
     offset: excess of these sums, int64[K].
     """
     low, high = qconv2d.products(operator).range()
-    start = start_of(operator) + byte_offset(operator.inputs[0]) * taps_of(operator)
+    start = qconv2d.start_of(operator) + byte_offset(operator.inputs[0]) * taps_of(operator)
     return NarrowRequantize.of(qconv2d.requantize(operator), low=low, high=high, start=start - offset)
-
-
-def start_of(operator: QConv2d) -> Array:
-    """Return the initial accumulators of x * w, int64[K]: the bias minus the zero point times the weights.
-
-    Padding counts as elements that equal the zero point.
-    """
-    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
 
 
 def taps_of(operator: QConv2d) -> Array:
@@ -204,7 +190,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_armv6m",
         title="Quantized convolution, eight output pixels of a channel at a time",
         operator=QConv2d,
-        constraints=(for_speed, is_ungrouped, *qconv2d.CONSTRAINTS),
+        constraints=(for_speed, qconv2d.is_ungrouped, *qconv2d.CONSTRAINTS),
     )
 )
 

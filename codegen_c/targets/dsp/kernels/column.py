@@ -14,6 +14,7 @@ import numpy as np
 from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.requantize import wrapped
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.dsp.kernels.depthwise import has_four_channels
@@ -24,7 +25,6 @@ from codegen_c.targets.dsp.kernels.product import (
     TABLES,
     FastRequantize,
     start,
-    wrapped,
 )
 
 WIDTH = 4

@@ -70,11 +70,6 @@ TWO_CHANNELS_INSTRUCTIONS = 2.7
 """Modelled instructions to expand an element of a group of two channels."""
 
 
-def is_ungrouped(operator: QConv2d, target: Target) -> bool:
-    """the convolution must have one group"""
-    return operator.groups == 1
-
-
 def has_even_groups(operator: QConv2d, target: Target) -> bool:
     """if the convolution has groups, each must have an even number of output channels"""
     return operator.groups == 1 or operator.output.shape[3] // operator.groups % 2 == 0
@@ -377,7 +372,7 @@ QCONV2D_PACKED = CONVOLUTION.kernel(
         name="qconv2d_packed_dsp",
         title="Quantized convolution with weights of 4 bits, three output pixels by two channels at a time",
         operator=PackedQConv2d,
-        constraints=(is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
+        constraints=(qconv2d.is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
     )
 )
 

@@ -18,12 +18,13 @@ from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.requantize import wrapped
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.two_roundings import ScaledSums
 from codegen_c.kernels.shared.window import over, row_elements, rows_of_calls
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.convolution import sixteenfold_sums_fit
-from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequantize, shared_function, start, wrapped
+from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequantize, shared_function, start
 
 # Planes of expanded input for depthwise kernels of the DSP extension: four channels of a few rows, as C text.
 #

@@ -14,7 +14,7 @@ from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift, by_high_products
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.own_rounding import OwnRounding
-from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
+from codegen_c.kernels.shared.requantize import Products, Requantize, quantization, wrapped
 from codegen_c.kernels.shared.two_roundings import TwoRoundings
 from codegen_c.operators.kinds import Array, TensorType
 
@@ -214,11 +214,6 @@ def _nibbles(blocks: Array) -> Array:
 def start(source: TensorType, weight: Array, bias: Array) -> Array:
     """Return the initial sums of x * w, int64[K]: bias minus zero point times weights; padding is then a zero point."""
     return Products.of(source=source, weight=weight, bias=bias, padded=False).start
-
-
-def wrapped(sums: Array) -> Array:
-    """Convert int64 to int32 modulo 2^32, as the sums are computed."""
-    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
 
 
 def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:

@@ -12,6 +12,7 @@ from codegen_c.kernels.contract import Constraint, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared import winograd
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.requantize import wrapped
 from codegen_c.kernels.shared.winograd import (
     PLACES,
     SCALE_BITS,
@@ -22,7 +23,6 @@ from codegen_c.kernels.shared.winograd import (
     transformed,
 )
 from codegen_c.operators.kinds import Array, QConv2d
-from codegen_c.targets.dsp.kernels.convolution import is_ungrouped
 from codegen_c.targets.dsp.kernels.product import (
     HEADERS,
     INCLUDES,
@@ -31,7 +31,6 @@ from codegen_c.targets.dsp.kernels.product import (
     cell_pairs,
     shared_function,
     start,
-    wrapped,
 )
 
 # Shared parts of the kernels by Winograd's tiles on the DSP extension: products of three tiles by two channels, or of
@@ -110,7 +109,7 @@ def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
 
 def constraints(window: Constraint, sums: Constraint) -> tuple[Constraint, ...]:
     """Return the constraints of a kernel by tiles. window: the windows it supports; sums: that their multiples fit."""
-    return window, is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
+    return window, qconv2d.is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
 
 
 def loops(prefix: str, *headers: str) -> Loops:

@@ -45,11 +45,6 @@ LOOPS = Loops(
 SHORT_COPY, SHORT_ROW = 14, 5
 
 
-def has_no_groups(operator: QConv2d, target: Target) -> bool:
-    """the convolution must not have groups"""
-    return operator.groups == 1
-
-
 def rescale(operator: QConv2d) -> Rescale:
     return Rescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
 
@@ -202,7 +197,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_helium",
         title="Quantized convolution, two output pixels by four channels at a time",
         operator=QConv2d,
-        constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
+        constraints=(qconv2d.is_ungrouped, *qconv2d.SUMS_TOO, sums_leave_room),
         blocks=step_blocks,
     )
 )
@@ -225,7 +220,7 @@ QCONV2D_PACKED = CONVOLUTION.kernel(
         name="qconv2d_packed_helium",
         title="Quantized convolution with weights of 4 bits, two output pixels by four channels at a time",
         operator=PackedQConv2d,
-        constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+        constraints=(qconv2d.is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
     )
 )
 

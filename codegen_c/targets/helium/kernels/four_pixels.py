@@ -11,7 +11,7 @@ from codegen_c.c_text.text import Value, block
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared.float_factors import beginnings
 from codegen_c.kernels.shared.layer import apart
-from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.shared.requantize import Requantize, quantization, wrapped
 from codegen_c.operators.kinds import Array
 
 # Factors of one shift for all channels that give every sum of a layer the element of its exact factor.
@@ -171,8 +171,7 @@ class FourPixels:
         int64[K], taken modulo 2^32.
         """
         blocks = self.channels // BLOCK
-        starts = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        numbers = np.stack([np.broadcast_to(row, self.channels) for row in (starts, self.factors.multipliers)])
+        numbers = np.stack([np.broadcast_to(row, self.channels) for row in (wrapped(start), self.factors.multipliers)])
         pairs = numbers.reshape(2, blocks, BLOCK)[:, :, _INTERLEAVED].reshape(2, blocks, 2, 2).transpose(1, 2, 0, 3)
         halves = np.concatenate([self.columns.pack(weight), _bytes(pairs.reshape(blocks, 2, 4))], axis=2)
         ends = np.stack([np.full(blocks, self.zero_point), BLOCK * np.arange(blocks - 1, -1, -1)], axis=1)

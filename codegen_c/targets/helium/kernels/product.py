@@ -13,7 +13,7 @@ from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import DOUBLED_BITS, HighWords
 from codegen_c.kernels.shared.layer import apart, with_rings
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
-from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.requantize import quantization, wrapped
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import Array, Operator, QBinary, QPool2d, TensorType, Window
 
@@ -60,10 +60,9 @@ class Rescale(HighWords):
         """
         width, num_channels = len(order), len(start)
         multiplier, shift = (np.broadcast_to(array, num_channels) for array in self.factors())
-        wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
         rows = np.zeros((3, -(-num_channels // width) * width), dtype=np.int32)
         rows[2] = -1
-        rows[:, :num_channels] = wrapped, multiplier, shift
+        rows[:, :num_channels] = wrapped(start), multiplier, shift
         return np.ascontiguousarray(rows.reshape(3, -1, width).transpose(1, 0, 2)[:, :, order])
 
     def members(self) -> dict[str, Value]:

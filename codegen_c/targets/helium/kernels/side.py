@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.kernels.shared.window import rows_of_calls
 from codegen_c.operators.kinds import QConv2d, Window
-from codegen_c.targets.helium.kernels.convolution import has_no_groups, is_pointwise, num_whole_rows, start
+from codegen_c.targets.helium.kernels.convolution import is_pointwise, num_whole_rows, start
 from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, Columns, FourPixels, NarrowFactors
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
 from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, Im2col, flip, padded, patch_function
@@ -332,7 +332,7 @@ KERNEL = SIDE.kernel(
         title="Quantized convolution, four adjacent output pixels by two channels at a time",
         operator=QConv2d,
         constraints=(
-            has_no_groups, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,
+            qconv2d.is_ungrouped, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,
             has_narrow_factors,
         ),
     )

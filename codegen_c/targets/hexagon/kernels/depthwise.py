@@ -23,7 +23,6 @@ from codegen_c.targets.hexagon.kernels.products import (
     WORD_BYTES,
     WORDS,
     WordRescale,
-    start_of,
     sums_leave_room,
 )
 
@@ -112,7 +111,7 @@ def _pack(operator: QConv2d, lanes: RowLanes, quads: int) -> Array:
 
 def _factors(operator: QConv2d, finish: WordRescale, lanes: RowLanes) -> Array:
     """Return the factors of all lanes, int32[groups, 4, 32]."""
-    table = finish.table(start_of(operator)).transpose(1, 0, 2).reshape(QUAD, -1)[:, : lanes.channels]
+    table = finish.table(qconv2d.start_of(operator)).transpose(1, 0, 2).reshape(QUAD, -1)[:, : lanes.channels]
     spread = np.array([lanes.spread(row) for row in table])
     return np.ascontiguousarray(spread.reshape(QUAD, lanes.groups, WORDS).transpose(1, 0, 2))
 

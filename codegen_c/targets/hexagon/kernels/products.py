@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -14,10 +14,10 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.qdense import DenseKernel, DenseParts
 from codegen_c.kernels.shared.common_shift import DOUBLED_BITS, HighWords
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window
+from codegen_c.kernels.shared.layer import row_of_vectors, shapes
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, room_for_sums
-from codegen_c.kernels.shared.requantize import Products, quantization
-from codegen_c.operators.kinds import Array, QConv2d, QDense, Window
+from codegen_c.kernels.shared.requantize import quantization, wrapped
+from codegen_c.operators.kinds import Array, QConv2d, QDense
 
 # Requantization with HVX, which all kernels of the target share, and the constants it reads.
 #
@@ -68,7 +68,7 @@ class WordRescale(HighWords):
         halves = np.array([half_of(int(shift)) for shift in shifts], np.int64)
         rows = np.zeros((4, num_groups(len(start)) * WORDS), np.int32)
         for row, values in zip(rows, (start, multiplier, halves, -shifts), strict=True):
-            row[: len(start)] = (np.asarray(values, np.int64) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+            row[: len(start)] = wrapped(values)
         return np.ascontiguousarray(rows.reshape(4, -1, WORDS).transpose(1, 0, 2))
 
     def members(self) -> dict[str, Value]:
@@ -100,14 +100,6 @@ def half_of(shift: int) -> int:
 
 
 sums_leave_room = room_for_sums(WordRescale.of_convolution, qconv2d.bounds, least_factor="one quarter")
-
-
-def start_of(operator: QConv2d) -> Array:
-    """Return the initial accumulators of x * w, int64[K]: the bias minus the zero point times the weights.
-
-    Padding counts as elements that equal the zero point.
-    """
-    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
 
 
 # Products of up to four pixels with all channels: 128 products for each vector instruction of the inner loop, which
@@ -191,11 +183,6 @@ WEIGHTS = Parameter(name="weights", ctype="uint8_t", role="constant")
 LOOPS = Loops(function="tvm_ext_hvx_conv2d", layer=LAYER, includes=INCLUDES, is_read_first=True)
 
 
-def is_ungrouped(operator: QConv2d, target: Target) -> bool:
-    """the convolution must have one group"""
-    return operator.groups == 1
-
-
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     channels = operator.output.shape[3]
     num_pixels = operator.output.num_elements // channels
@@ -209,7 +196,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     copies = 0 if is_in_place else _copy_instructions(operator)
     return Parts(
         parameters=(WEIGHTS, FACTORS),
-        constants=product.constants(operator.weight, start_of(operator)),
+        constants=product.constants(operator.weight, qconv2d.start_of(operator)),
         members=product.members(),
         scratch_bytes=product.scratch_bytes,
         instructions=-(-num_pixels // product.pixels) * product.instructions + num_pixels * copies,
@@ -232,7 +219,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_hvx",
         title="Quantized convolution, all channels of four output pixels at a time",
         operator=QConv2d,
-        constraints=(is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
+        constraints=(qconv2d.is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
 
@@ -252,9 +239,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
         pixels=PIXELS if vectors > 1 else 1, depth=depth, channels=channels, rescale=WordRescale.of_dense(operator)
     )
     layer = shapes(LAYER, {
-        "input": image(replace(source, shape=(1, 1, vectors, depth))),
-        "output": image(replace(output, shape=(1, 1, vectors, channels))),
-        "window": sliding_window(Window(kernel=(1, 1))),
+        **row_of_vectors(operator),
         **product.members(),
     })  # fmt: skip
     parts = DenseParts(

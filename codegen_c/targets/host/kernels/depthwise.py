@@ -20,7 +20,6 @@ from codegen_c.targets.host.kernels.products import (
     packed_parameters,
     rescale,
     row_numbers,
-    start,
     starts,
     sums_leave_room,
 )
@@ -58,7 +57,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     woven = groups * QUAD * -(-length // READ_AT_ONCE) * READ_AT_ONCE
     taps = weights.shape[2] * groups * TAP_INSTRUCTIONS
     copies = window.kernel[0] * (ROW_INSTRUCTIONS + length // UNIT) + woven // (QUAD * UNIT) * WEAVE_INSTRUCTIONS
-    table = finish.table(*starts(start(operator), operator.weight, source), fold)
+    table = finish.table(*starts(qconv2d.start_of(operator), operator.weight, source), fold)
     return Parts(
         parameters=packed_parameters(is_packed=is_packed),
         constants=(

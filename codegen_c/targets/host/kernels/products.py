@@ -22,7 +22,7 @@ from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import HighWords
 from codegen_c.kernels.shared.float_factors import FloatFactors
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window
+from codegen_c.kernels.shared.layer import row_of_vectors, shapes
 from codegen_c.kernels.shared.product_kernel import (
     Family,
     Loops,
@@ -31,7 +31,7 @@ from codegen_c.kernels.shared.product_kernel import (
     room_for_sums,
 )
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
-from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.shared.requantize import Requantize, quantization, wrapped
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QConv2d, QDense, TensorType, Window
 
@@ -125,7 +125,7 @@ class LaneRescale(HighWords):
         none = np.zeros(1, np.float32)
         floats = self.floats
         bits = (none,) * 3 if floats is None else (floats.factors, floats.offsets, floats.negative_offsets)
-        sums = (_wrapped(start), _wrapped(start if signed_start is None else signed_start))
+        sums = (wrapped(start), wrapped(start if signed_start is None else signed_start))
         numbers = (*sums, multiplier, 1 << (shift - 1), shift, *(values.view(np.int32) for values in bits))
         for row, values in zip(rows, numbers, strict=True):
             row[:length] = np.tile(np.broadcast_to(values, start.shape), fold)
@@ -146,11 +146,6 @@ class LaneRescale(HighWords):
         members |= {"is_unsigned": True} if finish.output.dtype == "uint8" else {}
         members |= {"left_shift": self.left_shift} if self.left_shift else {}
         return {**members, "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high}
-
-
-def _wrapped(numbers: Array) -> Array:
-    """Return int64 numbers modulo 2^32, as int32."""
-    return (numbers & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
 
 
 def starts(start: Array, weight: Array, source: TensorType) -> tuple[Array, Array]:
@@ -210,23 +205,11 @@ READ_AT_ONCE = 64
 """Bytes after the last copied row that may be read."""
 
 
-def has_no_groups(operator: QConv2d, target: Target) -> bool:
-    """the convolution must not have groups"""
-    return operator.groups == 1
-
-
 def rescale(operator: QConv2d) -> LaneRescale:
     return LaneRescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
 
 
 sums_leave_room = room_for_sums(rescale, qconv2d.bounds, least_factor="one half")
-
-
-def start(operator: QConv2d) -> Array:
-    """Return int64[K]: the bias minus the zero point times all weights, because padding is read like the input."""
-    zero_point = quantization(operator.inputs[0]).zero_point
-    taps = operator.weight.reshape(operator.weight.shape[0], -1).astype(np.int64)
-    return operator.bias.astype(np.int64) - zero_point * taps.sum(axis=1)
 
 
 def row_numbers(window: Window, source: TensorType, pitch: int) -> int:
@@ -246,7 +229,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     copied = window.kernel[0] * row_numbers(window, source, depth)
     return Parts(
         parameters=packed_parameters(is_packed=product.is_packed),
-        constants=product.constants(operator.weight, start(operator), source),
+        constants=product.constants(operator.weight, qconv2d.start_of(operator), source),
         members=product_members(product, runs),
         scratch_bytes=copied + READ_AT_ONCE,
         instructions=rows * (product.instructions(columns) + copied * 3 // UNIT),
@@ -271,7 +254,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_host",
         title="Quantized convolution, blocks of adjacent pixels by 16 channels at a time",
         operator=QConv2d,
-        constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+        constraints=(for_speed, qconv2d.is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
 # With weights of 4 bits the loops unpack two weights from each byte.
@@ -280,7 +263,7 @@ QCONV2D_PACKED = CONVOLUTION.kernel(
         name="qconv2d_packed_host",
         title="Quantized convolution with weights of 4 bits, blocks of pixels by 16 channels at a time",
         operator=PackedQConv2d,
-        constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
+        constraints=(qconv2d.is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
     )
 )
 
@@ -307,9 +290,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
         is_packed=isinstance(operator, PackedQDense),
     )  # fmt: skip
     layer = shapes(LAYER, {
-        "input": image(replace(source, shape=(1, 1, vectors, depth))),
-        "output": image(replace(output, shape=(1, 1, vectors, channels))),
-        "window": sliding_window(Window(kernel=(1, 1))),
+        **row_of_vectors(operator),
         **product_members(product, 1),
     })  # fmt: skip
     parts = DenseParts(

@@ -32,9 +32,7 @@ from codegen_c.targets.host.kernels.products import (
     UNIT,
     LaneRescale,
     convolution_parts,
-    has_no_groups,
     rescale,
-    start,
 )
 
 LOOPS = Loops(
@@ -119,7 +117,7 @@ def winograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Par
         ),
         constants=(
             ("weights", product.pack(transformed(operator.weight))),
-            ("factors", product.rescale.table(start(operator) << SCALE_BITS)),
+            ("factors", product.rescale.table(qconv2d.start_of(operator) << SCALE_BITS)),
             *((f"direct_{name}", array) for name, array in direct.constants),
         ),
         tables=("weights", "factors", "direct_weights", "direct_factors"),
@@ -162,7 +160,7 @@ KERNEL = WINOGRAD.kernel(
         operator=QConv2d,
         constraints=(
             is_3x3_of_stride_1,
-            has_no_groups,
+            qconv2d.is_ungrouped,
             for_speed,
             *qconv2d.CONSTRAINTS,
             fourfold_sums_fit,

@@ -23,7 +23,6 @@ from codegen_c.targets.riscv_vector.kernels.products import (
     GroupedRescale,
     num_groups,
     pairs_fit,
-    start_of,
     sums_leave_room,
 )
 
@@ -65,7 +64,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         parameters=PARAMETERS,
         constants=finish.constants(
             np.tile(qdepthwise.pack(operator.weight).reshape(num_taps, channels), repeats),
-            np.tile(start_of(operator), repeats), repeats=repeats,
+            np.tile(qconv2d.start_of(operator), repeats), repeats=repeats,
         ),
         members={
             "inside_begin": inside[0], "inside_end": inside[1], "has_pairs": in_pairs, "is_short": is_short,

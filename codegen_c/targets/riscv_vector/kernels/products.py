@@ -21,7 +21,7 @@ from codegen_c.kernels.shared.product_kernel import (
     ProductKernel,
     room_for_sums,
 )
-from codegen_c.kernels.shared.requantize import Products, quantization
+from codegen_c.kernels.shared.requantize import quantization, wrapped
 from codegen_c.operators.kinds import Array, QConv2d, QDense
 
 # Requantization with RISC-V's vectors, which all kernels of the target share, and the constants it reads.
@@ -62,8 +62,7 @@ class GroupedRescale(HighWords):
         """
         num_channels = len(start) // repeats
         multiplier, shift = (np.tile(np.broadcast_to(array, num_channels), repeats) for array in self.factors())
-        wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        return (("weights", np.ascontiguousarray(weights)), ("factors", np.stack([wrapped, multiplier, -shift])))
+        return (("weights", np.ascontiguousarray(weights)), ("factors", np.stack([wrapped(start), multiplier, -shift])))
 
     def members(self) -> dict[str, Value]:
         """Return the members of a `tvm_ext_rvv_rescale`."""
@@ -81,14 +80,6 @@ class GroupedRescale(HighWords):
 
 
 sums_leave_room = room_for_sums(GroupedRescale.of_convolution, qconv2d.bounds, least_factor="one quarter")
-
-
-def start_of(operator: QConv2d) -> Array:
-    """Return the initial accumulators of x * w, int64[K]: the bias minus the zero point times the weights.
-
-    Padding counts as elements that equal the zero point.
-    """
-    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
 
 
 # Products of int8 elements and weights, two taps at a time.
@@ -164,11 +155,6 @@ PIXEL_INSTRUCTIONS, COPY_INSTRUCTIONS, ROW_INSTRUCTIONS, CALL_INSTRUCTIONS = 24,
 """Modelled instructions of a pixel, of the copy of its window, of each row of the copy, and of a group of channels."""
 
 
-def is_ungrouped(operator: QConv2d, target: Target) -> bool:
-    """the convolution must have one group"""
-    return operator.groups == 1
-
-
 def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     finish, depth, channels = (
         GroupedRescale.of_convolution(operator), operator.weight[0].size, operator.output.shape[3],
@@ -181,7 +167,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     num_pixels = operator.output.num_elements // channels
     return Parts(
         parameters=PARAMETERS,
-        constants=finish.constants(weights, start_of(operator)),
+        constants=finish.constants(weights, qconv2d.start_of(operator)),
         members={"pixels": pixels, "has_pairs": False, "is_staged": False, "requantize": finish.members()},
         scratch_bytes=pixels * (SUM_BYTES * channels + (depth if copies else 0)),
         instructions=-(-num_pixels // pixels) * product_instructions(depth, channels, pixels)
@@ -205,7 +191,7 @@ def _parts_in_pairs(operator: QConv2d, finish: GroupedRescale, weights: Array, *
     calls = -(-num_pixels // pixels)
     return Parts(
         parameters=PARAMETERS,
-        constants=finish.constants(weights, start_of(operator)),
+        constants=finish.constants(weights, qconv2d.start_of(operator)),
         members={"pixels": pixels, "has_pairs": True, "is_staged": is_staged, "requantize": finish.members()},
         scratch_bytes=SUM_BYTES * channels + pixels * row_bytes,
         instructions=calls * form.instructions(depth, channels, is_twice=finish.is_twice)
@@ -254,7 +240,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_rvv",
         title="Quantized convolution, groups of channels of a few output pixels at a time",
         operator=QConv2d,
-        constraints=(is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
+        constraints=(qconv2d.is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
 

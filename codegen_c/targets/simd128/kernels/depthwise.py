@@ -26,7 +26,6 @@ from codegen_c.targets.simd128.kernels.products import (
     STORED_AT_ONCE,
     copied_numbers,
     rescale,
-    start,
     sums_leave_room,
 )
 from codegen_c.targets.simd128.kernels.rescale import UNIT
@@ -56,7 +55,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     each = weights.shape[1] * TAPS_INSTRUCTIONS + finish.finish_instructions
     return Parts(
         parameters=PARAMETERS,
-        constants=(("weights", weights), ("factors", finish.table(start(operator)))),
+        constants=(("weights", weights), ("factors", finish.table(qconv2d.start_of(operator)))),
         members={"rescale": finish.members()},
         functions=(_row(operator, stored),),
         leading=("$_row",),

@@ -7,7 +7,7 @@ read are copied to scratch as numbers of 16 bits, with the zero point as padding
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.qdense import DenseKernel, DenseParts
 from codegen_c.kernels.shared import requantize_tflite
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window
+from codegen_c.kernels.shared.layer import row_of_vectors, shapes
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, room_for_sums
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
-from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType, Window
 from codegen_c.targets.simd128.kernels.rescale import UNIT, UnitRescale
 
@@ -47,24 +46,12 @@ UNIT_INSTRUCTIONS = 12
 """Instructions around the runs of a unit, for each group of pixels."""
 
 
-def has_no_groups(operator: QConv2d, target: Target) -> bool:
-    """the convolution must not have groups"""
-    return operator.groups == 1
-
-
 def rescale(operator: QConv2d) -> UnitRescale:
     """Return the requantization of a convolution."""
     return UnitRescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
 
 
 sums_leave_room = room_for_sums(rescale, qconv2d.bounds, least_factor="one half")
-
-
-def start(operator: QConv2d) -> Array:
-    """Return int64[K]: the bias minus the zero point times all weights, because padding is read like the input."""
-    zero_point = quantization(operator.inputs[0]).zero_point
-    taps = operator.weight.reshape(operator.weight.shape[0], -1).astype(np.int64)
-    return operator.bias.astype(np.int64) - zero_point * taps.sum(axis=1)
 
 
 def copied_numbers(window: Window, source: TensorType) -> int:
@@ -118,7 +105,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     rows, copied = output.shape[0] * output.shape[1], copied_numbers(window, source)
     return Parts(
         parameters=PARAMETERS,
-        constants=(("weights", runs.pack(operator.weight)), ("factors", finish.table(start(operator)))),
+        constants=(("weights", runs.pack(operator.weight)), ("factors", finish.table(qconv2d.start_of(operator)))),
         members=runs.members(finish),
         scratch_bytes=NUMBER_BYTES * (copied + STORED_AT_ONCE),
         instructions=rows * (runs.instructions(output.shape[2], channels, finish) + copied * 3 // 8),
@@ -135,7 +122,7 @@ QCONV2D = CONVOLUTION.kernel(
         name="qconv2d_simd128",
         title="Quantized convolution, 8 channels of four output pixels at a time",
         operator=QConv2d,
-        constraints=(has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+        constraints=(qconv2d.is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
 
@@ -155,9 +142,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
     vectors, finish = output.num_elements // channels, _rescale(operator)
     runs = WindowRuns(rows=1, turn=1, length=depth)
     layer = shapes(LAYER, {
-        "input": image(replace(source, shape=(1, 1, vectors, depth))),
-        "output": image(replace(output, shape=(1, 1, vectors, channels))),
-        "window": sliding_window(Window(kernel=(1, 1))),
+        **row_of_vectors(operator),
         **runs.members(finish),
     })  # fmt: skip
     parts = DenseParts(

@@ -17,7 +17,7 @@ import numpy as np
 from codegen_c.c_text.text import Value
 from codegen_c.kernels.shared.common_shift import HighWords
 from codegen_c.kernels.shared.float_factors import beginnings
-from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.shared.requantize import Requantize, quantization, wrapped
 from codegen_c.operators.kinds import Array
 
 UNIT = 8
@@ -167,7 +167,6 @@ class UnitRescale(HighWords):
     def table(self, start: Array) -> Array:
         """Return int32[units, 4, 8]: initial sums and factors; channels after the last one are 0."""
         rows = np.zeros((ROWS, -(-len(start) // UNIT) * UNIT), dtype=np.int32)
-        wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
         if self.floats is not None:
             form = (self.floats.factors, self.floats.offsets, self.floats.negative_offsets)
             values = [np.broadcast_to(one, start.shape).astype(np.float32).view(np.int32) for one in form]
@@ -176,7 +175,7 @@ class UnitRescale(HighWords):
             shift = -negative.astype(np.int64)
             powers = np.int64(1) << (shift.max() - shift)
             values = [np.broadcast_to(one, start.shape) for one in (multiplier, 1 << (shift - 1), powers)]
-        for row, numbers in zip(rows, (wrapped, *values), strict=True):
+        for row, numbers in zip(rows, (wrapped(start), *values), strict=True):
             row[: len(start)] = numbers
         return np.ascontiguousarray(rows.reshape(ROWS, -1, UNIT).transpose(1, 0, 2))
 
