@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel, StoredRows
-from codegen_c.operators.kinds import Operator
 from codegen_c.targets.armv6m.kernels import products as products_armv6m
-from tests.boards.test_dsp_kernels import run_on_board
+from tests.boards.on_board import check_random_operators, run_on_board
 from tests.kernels.on_target import taken_on
-from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_q_armv6m import CORTEX_M0PLUS, STRATEGIES, words_of_four_channels
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions
@@ -24,20 +20,8 @@ pytestmark = pytest.mark.board
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
     """One firmware of sixteen random operators, of either type and rounding."""
-
-    @settings(
-        max_examples=1, deadline=None, derandomize=True, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.lists(taken_on(CORTEX_M0PLUS, kernel, STRATEGIES[kernel]), min_size=16, max_size=16), seeds)
-    def check(operators: list[Operator], seed: int) -> None:
-        calls = [kernel.implement(operator, CORTEX_M0PLUS, StoredRows()) for operator in operators]
-        inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
-        outputs = run_on_board(Platform.load("cortex_m0plus"), operators, calls, inputs)
-        for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
-            np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
-
-    check()
+    operators = taken_on(CORTEX_M0PLUS, kernel, STRATEGIES[kernel])
+    check_random_operators(Platform.load("cortex_m0plus"), CORTEX_M0PLUS, kernel, operators)
 
 
 def test_words_of_four_channels() -> None:

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-from codegen_c.arena.plan import plan_memory
-from codegen_c.emit.banner import Origin
-from codegen_c.emit.firmware import emit_firmware
-from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.emit.sources import emit_sources
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import Kernel, StoredRows, Target
 from codegen_c.kernels.convolution import conv_f32
 from codegen_c.kernels.shared import common_shift
-from codegen_c.operators.kinds import Conv2d, Operator, TensorType, Window
-from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import Program
-from codegen_c.program.steps import KernelCall
-from codegen_c.program.tensors import Constant, Tensor
+from codegen_c.operators.kinds import Conv2d, Window
 from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
 from codegen_c.targets.dsp.kernels import dense as dense_dsp
 from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
 from codegen_c.targets.dsp.kernels import elementwise as elementwise_dsp
 from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
-from tests.boards.toy import write_texts
+from tests.boards.on_board import check_random_operators, run_on_board
 from tests.kernels.dsp import CORTEX_M4, CORTEX_M7, take_only_shift, taken_by
 from tests.kernels.float32 import floats
-from tests.kernels.quantized import elements, seeds
+from tests.kernels.quantized import elements
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import LINES, TILED, convolutions
 from tests.kernels.test_qconv2d_dsp import (
@@ -49,9 +35,6 @@ from tests.kernels.test_qdense_dsp import VECTORS, VECTORS_TWICE
 from tests.kernels.test_qdepthwise_dsp import STRIPS, STRIPS_TWICE, strips
 from tests.kernels.test_qwinograd_dsp import FOURS
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import compile_objects
-from tvm_ext.execution.board import run_qemu
-from tvm_ext.execution.qemu_start import link_firmware
 
 pytestmark = pytest.mark.board
 
@@ -71,30 +54,12 @@ STRATEGIES = {
 @pytest.mark.parametrize("target", [CORTEX_M4, CORTEX_M7], ids=["m4", "m7"])
 @pytest.mark.parametrize("kernel", TILES, ids=lambda kernel: kernel.name)
 def test_bytes_of_tiles_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel, target: Target) -> None:
-    check_bytes(cortex_m4, kernel, TILES[kernel], target)
+    check_random_operators(cortex_m4, target, kernel, taken_by(kernel, TILES[kernel]), count=12, firmwares=2)
 
 
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel) -> None:
-    check_bytes(cortex_m4, kernel, STRATEGIES[kernel], CORTEX_M4)
-
-
-def check_bytes(platform: Platform, kernel: Kernel, strategy: st.SearchStrategy[Operator], target: Target) -> None:
-    """Two firmwares of twelve random operators each."""
-
-    @settings(
-        max_examples=2, deadline=None, derandomize=True, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.lists(taken_by(kernel, strategy), min_size=12, max_size=12), seeds)
-    def check(operators: list[Operator], seed: int) -> None:
-        calls = [kernel.implement(operator, target, StoredRows()) for operator in operators]
-        inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
-        outputs = run_on_board(platform, operators, calls, inputs)
-        for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
-            np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
-
-    check()
+    check_random_operators(cortex_m4, CORTEX_M4, kernel, taken_by(kernel, STRATEGIES[kernel]), count=12, firmwares=2)
 
 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
@@ -225,63 +190,3 @@ def float_layer(random: np.random.Generator, columns: int, taps: int, depth: int
         weight=random.normal(size=(8, 1, taps, depth)).astype(np.float32),
         bias=random.normal(size=8).astype(np.float32), window=Window(kernel=(1, taps), padding=(0, sides, 0, sides)),
     )  # fmt: skip
-
-
-def run_on_board(
-    platform: Platform, operators: list[Operator], calls: list[Implementation], inputs: list[list[np.ndarray]]
-) -> list[np.ndarray]:
-    """The first output of each operator; one firmware with a step for each."""
-    tensors: dict[str, Tensor] = {}
-    constants: dict[str, Constant] = {}
-    steps: list[KernelCall] = []
-
-    def tensor(name: str, kind: TensorType) -> str:
-        tensors[name] = Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory=platform.activations)
-        return name
-
-    for index, (operator, implementation) in enumerate(zip(operators, calls, strict=True)):
-        own = {f"c{index}_{role}": array for role, array in implementation.constants}
-        constants |= {name: Constant(name=name, data=a, memory=platform.weights) for name, a in own.items()}
-        steps.append(
-            KernelCall(
-                name=f"step{index}", implementation=implementation,
-                inputs=tuple(tensor(f"x{index}_{i}", t) for i, t in enumerate(operator.inputs)),
-                outputs=(tensor(f"y{index}", operator.output),),
-                input_shapes=tuple(t.shape for t in operator.inputs), constants=tuple(own),
-            )
-        )  # fmt: skip
-    names = [name for step in steps for name in step.inputs]
-    program = Program(
-        name="layers", inputs=tuple(names), outputs=tuple(step.outputs[0] for step in steps), tensors=tensors,
-        constants=constants, steps=tuple(steps),
-    )  # fmt: skip
-    sample = dict(zip(names, (array for arrays in inputs for array in arrays), strict=True))
-    results = _run(platform, program, sample)
-    return [results[name] for name in program.outputs]
-
-
-def _run(platform: Platform, program: Program, sample: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    program, plan = plan_memory(program, activations=platform.activations)
-    ports = {
-        name: Port(name=name, source=name, shape=tensor.shape, dtype=tensor.dtype)
-        for name, tensor in program.tensors.items()
-    }
-    interface = Interface(
-        model="layers", io="arena", inputs=tuple(ports[name] for name in program.inputs),
-        outputs=tuple(ports[name] for name in program.outputs),
-    )  # fmt: skip
-    origin = Origin(generator="tests", model="layers", sha256="0", platform=platform.name)
-    zeros = {name: np.zeros(ports[name].shape, ports[name].dtype) for name in program.outputs}
-    texts = {
-        **emit_sources(program, plan, interface, origin, platform),
-        **emit_vectors(interface, [TestVector(inputs=sample, outputs=zeros)]),
-        **emit_selftest(interface),
-        **emit_firmware(interface, platform),
-    }
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        write_texts(folder, texts)
-        files = [path for path in sorted(folder.rglob("*.c")) if not path.name.endswith("_main.c")]
-        objects = compile_objects(files, folder / "build", platform.toolchain, include_dirs=[folder])
-        elf = link_firmware(objects, folder / "layers.elf", platform, folder / "board")
-        return run_qemu(elf, platform, interface, [sample]).outputs[0]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 import tvm_ext
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
@@ -18,9 +15,8 @@ from codegen_c.targets.hexagon.kernels import elementwise as elementwise_hvx
 from codegen_c.targets.hexagon.kernels import pooling as pooling_hvx
 from codegen_c.targets.hexagon.kernels import products as products_hvx
 from codegen_c.targets.hexagon.kernels.products import WordRescale
-from tests.boards.test_dsp_kernels import run_on_board
+from tests.boards.on_board import assert_on_board, check_random_operators, run_on_board
 from tests.kernels.on_target import taken_on
-from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_q_hvx import HVX, STRATEGIES, THRICE, all_pairs
 from tests.kernels.test_qconv2d_dsp import image, pointwise
 from tests.support.sweeps import some_of
@@ -34,29 +30,10 @@ QUICK = replace(PLATFORM, toolchain=replace(PLATFORM.toolchain, speed_flags=("-O
 """The same with C that compiles in less time; no bit depends on it."""
 
 
-def assert_on_board(
-    calls: list[Implementation], operators: Sequence[Operator], seed: int = 0, platform: Platform = PLATFORM
-) -> None:
-    """Outputs of the program are those of the references."""
-    inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
-    outputs = run_on_board(platform, list(operators), calls, inputs)
-    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
-        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
-
-
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
     """One program of ten random operators, of either type and rounding."""
-
-    @settings(
-        max_examples=1, deadline=None, derandomize=True, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.lists(taken_on(HVX, kernel, STRATEGIES[kernel]), min_size=10, max_size=10), seeds)
-    def check(operators: list[Operator], seed: int) -> None:
-        assert_on_board([kernel.implement(one, HVX, StoredRows()) for one in operators], operators, seed, QUICK)
-
-    check()
+    check_random_operators(QUICK, HVX, kernel, taken_on(HVX, kernel, STRATEGIES[kernel]), count=10)
 
 
 def whole_vectors() -> tuple[list[Operator], list[Implementation]]:
@@ -86,7 +63,8 @@ def test_several_vectors_of_channels(version: str) -> None:
     """Versions of the processor have the same instructions."""
     operators, calls = whole_vectors()
     flags = [flag.replace("v66", version) for flag in PLATFORM.toolchain.flags]
-    assert_on_board(calls, operators, 3, replace(PLATFORM, toolchain=replace(PLATFORM.toolchain, flags=tuple(flags))))
+    platform = replace(PLATFORM, toolchain=replace(PLATFORM.toolchain, flags=tuple(flags)))
+    assert_on_board(platform, calls, operators, 3)
 
 
 def test_all_pairs_of_sums_that_are_rounded_three_times() -> None:
@@ -109,7 +87,7 @@ def test_halves_go_to_even() -> None:
     ]  # fmt: skip
     for operator in operators:
         assert WordRescale.of_convolution(operator).halves_even
-    assert_on_board([products_hvx.QCONV2D.implement(one, HVX, StoredRows()) for one in operators], operators)
+    assert_on_board(PLATFORM, [products_hvx.QCONV2D.implement(one, HVX, StoredRows()) for one in operators], operators)
 
 
 @pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["resnet_int8"]))

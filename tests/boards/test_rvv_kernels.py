@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from codegen_c.emit import firmware
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.operators.kinds import Operator, QConv2d, QPool2d, Window
 from codegen_c.targets.registry import startup_of
 from codegen_c.targets.riscv_vector.kernels import depthwise as depthwise_rvv
 from codegen_c.targets.riscv_vector.kernels import pooling as pooling_rvv
 from codegen_c.targets.riscv_vector.kernels import products as products_rvv
 from codegen_c.targets.riscv_vector.kernels.products import GroupedRescale
-from tests.boards.test_dsp_kernels import run_on_board
+from tests.boards.on_board import assert_on_board, check_random_operators
 from tests.kernels.on_target import taken_on
-from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_q_rvv import STRATEGIES, ZVE32X
 from tests.kernels.test_qconv2d_dsp import image, pointwise
 from tests.support.packages import Packages
@@ -34,27 +30,10 @@ PLATFORM = Platform.load("riscv32_zve32x")
 STARTUP = startup_of(PLATFORM)
 
 
-def assert_on_board(calls: list[Implementation], operators: Sequence[Operator], seed: int = 0) -> None:
-    """Outputs of firmware are those of the references."""
-    inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
-    outputs = run_on_board(PLATFORM, list(operators), calls, inputs)
-    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
-        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
-
-
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
     """One firmware of sixteen random operators, of either type and rounding."""
-
-    @settings(
-        max_examples=1, deadline=None, derandomize=True, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.lists(taken_on(ZVE32X, kernel, STRATEGIES[kernel]), min_size=16, max_size=16), seeds)
-    def check(operators: list[Operator], seed: int) -> None:
-        assert_on_board([kernel.implement(one, ZVE32X, StoredRows()) for one in operators], operators, seed)
-
-    check()
+    check_random_operators(PLATFORM, ZVE32X, kernel, taken_on(ZVE32X, kernel, STRATEGIES[kernel]))
 
 
 EACH_FORM = [(8, 7), (16, 12), (24, 8), (32, 32), (40, 33), (100, 20)]
@@ -82,7 +61,7 @@ def test_products_of_pairs_of_taps(vector_bits: int) -> None:
     text = "".join(call.function.helpers for call in calls)
     assert {f".pixels = {pixels}" in text for pixels in (2, 5, 6)} == {True}
     assert ".has_pairs = true" in text and ".has_pairs = false" in text
-    assert_on_board(calls, operators, vector_bits)
+    assert_on_board(PLATFORM, calls, operators, vector_bits)
 
 
 def test_two_weights_of_minus_128_are_multiplied_one_by_one() -> None:
@@ -93,7 +72,7 @@ def test_two_weights_of_minus_128_are_multiplied_one_by_one() -> None:
         operator = pointwise(weight)
         call = products_rvv.QCONV2D.implement(operator, ZVE32X, StoredRows())
         assert f".has_pairs = {in_pairs}" in call.function.helpers
-        assert_on_board([call], [operator])
+        assert_on_board(PLATFORM, [call], [operator])
 
 
 def test_depthwise_convolutions_of_few_channels(vector_bits: int) -> None:
@@ -114,7 +93,7 @@ def test_depthwise_convolutions_of_few_channels(vector_bits: int) -> None:
     calls = [depthwise_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators]
     text = "".join(call.function.helpers for call in calls)
     assert all(f".repeats = {repeats}" in text for repeats in (1, 2, 3, 4, 9))
-    assert_on_board(calls, operators, vector_bits)
+    assert_on_board(PLATFORM, calls, operators, vector_bits)
 
 
 def test_pools_of_many_channels() -> None:
@@ -133,7 +112,7 @@ def test_pools_of_many_channels() -> None:
         operators.append(
             QPool2d(inputs=(source,), outputs=(mean,), method="average", window=whole, low=low, high=low + 255)
         )
-    assert_on_board([pooling_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    assert_on_board(PLATFORM, [pooling_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
 
 
 def test_halves_go_to_even() -> None:
@@ -149,7 +128,9 @@ def test_halves_go_to_even() -> None:
     ]  # fmt: skip
     for operator in operators:
         assert GroupedRescale.of_convolution(operator).halves_even
-    assert_on_board([products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    assert_on_board(
+        PLATFORM, [products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators
+    )
 
 
 @pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["resnet_int8"]))
