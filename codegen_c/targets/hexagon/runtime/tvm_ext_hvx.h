@@ -19,10 +19,8 @@
 #endif
 #endif
 
-enum {
-    TVM_EXT_HVX_BYTES = 128,
-    TVM_EXT_HVX_WORDS = 32 /* accumulators in a vector */
-};
+#define TVM_EXT_HVX_BYTES 128
+#define TVM_EXT_HVX_WORDS 32 /* accumulators in a vector */
 
 #if TVM_EXT_HVX
 

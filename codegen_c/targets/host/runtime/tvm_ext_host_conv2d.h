@@ -157,10 +157,9 @@ TVM_EXT_INLINE void tvm_ext_host_conv2d(const tvm_ext_host_conv2d_layer *layer, 
     const int32_t total = (layer->output.channels + TVM_EXT_HOST_UNIT - 1) / TVM_EXT_HOST_UNIT;
     const int32_t pixels = tvm_ext_host_block_pixels(columns, total);
     const int32_t rest = columns % pixels;
-    tvm_ext_host_windows windows = {.rows = scratch,
-                                    .row_bytes = tvm_ext_host_row_columns(&layer->input, window) * channels,
-                                    .step = window->column_stride * channels,
-                                    .run_step = window->column_dilation * channels};
+    const int32_t row_bytes = tvm_ext_host_row_columns(&layer->input, window) * channels;
+    const int32_t step = window->column_stride * channels;
+    tvm_ext_host_windows windows = {scratch, row_bytes, 0, 0, step, window->column_dilation * channels};
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
             uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
@@ -186,7 +185,7 @@ TVM_EXT_INLINE void tvm_ext_host_some_vectors(const tvm_ext_host_conv2d_layer *l
                                               uint8_t *scratch, int32_t w, int32_t pixels)
 {
     const int32_t depth = layer->input.channels;
-    const tvm_ext_host_windows windows = {.rows = scratch, .step = depth};
+    const tvm_ext_host_windows windows = {scratch, 0, 0, 0, depth, 0};
     tvm_ext_i8x64_copy(scratch, &((const uint8_t *)input)[w * depth], pixels * depth,
                        tvm_ext_i32x16_flip(layer->input.is_unsigned));
     tvm_ext_host_pixels(layer, &windows, &((uint8_t *)output)[w * layer->output.channels], (const uint8_t *)weights,

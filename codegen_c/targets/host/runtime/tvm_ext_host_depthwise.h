@@ -95,10 +95,10 @@ TVM_EXT_INLINE void tvm_ext_host_depthwise_row(const tvm_ext_host_depthwise_laye
     const int32_t whole = layer->output.columns / fold;
     const int32_t unit_bytes = tvm_ext_host_groups(layer) * layer->window.columns * (layer->is_packed ? 32 : 64);
     const tvm_ext_host_distances distances = {
-        .woven = tvm_ext_host_woven(layer),
-        .tap = layer->window.column_dilation * channels,
-        .step = fold * layer->window.column_stride * channels,
-        .out_step = fold * layer->output.pitch,
+        tvm_ext_host_woven(layer),
+        layer->window.column_dilation * channels,
+        fold * layer->window.column_stride * channels,
+        fold * layer->output.pitch,
     };
     const int32_t most = TVM_EXT_MIN(TVM_EXT_I32X16_ACCUMULATORS, TVM_EXT_HOST_MOST_VECTORS);
     const int32_t at_once = whole > 0 ? (whole + ((whole + most - 1) / most) - 1) / ((whole + most - 1) / most) : 1;

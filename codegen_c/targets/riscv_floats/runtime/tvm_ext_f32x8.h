@@ -12,6 +12,10 @@
 
 #define TVM_EXT_F32X8_LANES 8
 
+#if !defined(__riscv) /* The functions are inlined, so it does not matter how a processor would return a vector. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
 typedef float tvm_ext_f32x8 __attribute__((vector_size(32)));
 typedef int32_t tvm_ext_f32x8_bits __attribute__((vector_size(32)));
 
@@ -29,7 +33,8 @@ static inline void tvm_ext_f32x8_store(float *target, tvm_ext_f32x8 value)
 
 static inline tvm_ext_f32x8 tvm_ext_f32x8_splat(float value)
 {
-    return (tvm_ext_f32x8){value, value, value, value, value, value, value, value};
+    const tvm_ext_f32x8 result = {value, value, value, value, value, value, value, value};
+    return result;
 }
 
 static inline tvm_ext_f32x8 tvm_ext_f32x8_add(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
