@@ -11,7 +11,7 @@ descending order, the output may begin above the input:
                       <- distance ->
 
 A kernel that reads each element for the last time before it writes the element of the same position (`in_place`)
-needs no distance at all. If such a kernel returns to a row for its other channels (`Spatial.rows_behind`), the two
+needs no distance at all. If such a kernel returns to earlier elements (`Implementation.goes_back`), the two
 tensors must have the same offset or not overlap. `too_near` finds pairs in a plan that break this rule; the planner
 then plans again without overlap of these pairs, and with the same offset for them where that takes more bytes.
 """
@@ -145,14 +145,13 @@ def _of_call(program: Program, step: KernelCall, index: int, ends: _Ends) -> Ove
 
 
 def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str]]:
-    """Return the (output, input) pairs that overlap at different offsets though the kernel returns to rows.
+    """Return the (output, input) pairs that overlap at different offsets though the kernel returns to earlier elements.
 
     offsets: of whole tensors, which the pairs name.
     """
     found: set[tuple[str, str]] = set()
     for step in program.steps:
-        spatial = step.implementation.spatial if isinstance(step, KernelCall) else None
-        if not isinstance(step, KernelCall) or spatial is None or not spatial.rows_behind:
+        if not isinstance(step, KernelCall) or not step.implementation.goes_back:
             continue
         output = program.tensors[step.outputs[0]]
         for position in step.implementation.in_place:

@@ -245,8 +245,8 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
     if any(_meets(plan.placements.get(name), source) for name in others):
         return False
     spatial = step.implementation.spatial
-    # Element-wise kernels may write below the input, unless they return to earlier elements of a row.
-    goes_back = spatial is not None and spatial.rows_behind > 0
+    # Element-wise kernels may write below the input, unless they return to earlier elements.
+    goes_back = step.implementation.goes_back
     same_place, below = target.offset == source.offset, target.offset < source.offset and not goes_back
     if position in step.implementation.in_place and (same_place or below):
         shape, seen = program.tensors[target.name].shape, step.seen_shape(position, program.tensors[source.name])

@@ -309,6 +309,8 @@ class Implementation:
     in_place: inputs whose memory the output may take, element for element: each element is read before it is written.
     For an input that is read through a window, a call reads everything that a row needs before it writes the row. An
     output of fewer rows of the same elements may lie at the begin of such an input.
+    ascends: False if the elements of an output in place are not written in ascending order. The output then has to
+    begin exactly where the input begins, not below it.
     next_states: pairs of an input and an output, which is the input's next value: the output may lie exactly where the
     input does, also if the kernel has several outputs.
     reference: numpy on whole arrays in the stored layout, bit for bit for integers.
@@ -346,6 +348,7 @@ class Implementation:
     accumulation: str = "none"
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()
+    ascends: bool = True
     next_states: tuple[tuple[int, int], ...] = ()
     exact: bool = False
     integers_only: bool = False
@@ -365,6 +368,11 @@ class Implementation:
     block: Block = ()
     windows: SharedWindows | None = None
     open_end: OpenEnd | None = None
+
+    @property
+    def goes_back(self) -> bool:
+        """True if the kernel returns to earlier elements: an output in place then begins where its input does."""
+        return not self.ascends or (self.spatial is not None and self.spatial.rows_behind > 0)
 
     @property
     def constant_bytes(self) -> int:

@@ -54,7 +54,8 @@ static inline int32_t tvm_ext_saturate_u8(int32_t value)
     __asm__("usat %0, #8, %1" : "=r"(result) : "r"(value));
     return result;
 #else
-    return value<0 ? 0 : value>(int32_t) UINT8_MAX ? (int32_t)UINT8_MAX : value;
+    const int32_t most = UINT8_MAX;
+    return value < 0 ? 0 : value > most ? most : value;
 #endif
 }
 

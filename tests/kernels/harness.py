@@ -177,6 +177,8 @@ def run_every_way(
         for index in whole.in_place:
             if operator.inputs[index].dtype == operator.output.dtype:
                 others[f"in place of {index}"] = _first(run_in_place(whole, arrays, index, entry), result)
+                if not whole.goes_back and arrays[index].nbytes == result.nbytes:
+                    others[f"below {index}"] = _first(run_in_place(whole, arrays, index, entry, below_bytes=16), result)
         found.append(Runs(implementation=whole, whole=result, others=others))
     return found
 
@@ -252,13 +254,22 @@ def run_accumulating(
 
 
 def run_in_place(
-    implementation: Implementation, inputs: list[np.ndarray], index: int, entry: Entry | None = None
+    implementation: Implementation,
+    inputs: list[np.ndarray],
+    index: int,
+    entry: Entry | None = None,
+    *,
+    below_bytes: int = 0,
 ) -> np.ndarray:
-    """The output of the compiled kernel, written over a copy of input `index`."""
+    """The output of the compiled kernel, written over a copy of input `index`, or from `below_bytes` before it on."""
     entry = entry or compile_kernels([implementation])[0]
     copies = [np.array(array, order="C") for array in inputs]
-    call_rows(entry, implementation, copies, [copies[index]], 0, _num_rows(implementation))
-    return copies[index]
+    memory = np.zeros(below_bytes + copies[index].nbytes, np.uint8)
+    memory[below_bytes:] = copies[index].reshape(-1).view(np.uint8)
+    copies[index] = memory[below_bytes:].view(copies[index].dtype).reshape(copies[index].shape)
+    output = memory[: copies[index].nbytes].view(copies[index].dtype).reshape(copies[index].shape)
+    call_rows(entry, implementation, copies, [output], 0, _num_rows(implementation))
+    return output
 
 
 def smallest_rings(implementation: Implementation, at_once: int = 1) -> StoredRows:

@@ -158,7 +158,7 @@ def implement(operator: QGroupNormalize, target: Target, stored: StoredRows) -> 
         instructions=source.num_elements * ELEMENT_INSTRUCTIONS + groups * (
             made.depth * CHANNEL_INSTRUCTIONS + GROUP_INSTRUCTIONS),
         accumulation="exact",
-        in_place=(0,),
+        in_place=(0,), ascends=not made.is_last,
         exact=True,
     )  # fmt: skip
 

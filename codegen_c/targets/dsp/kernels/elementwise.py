@@ -154,7 +154,7 @@ def prelu_implement(operator: QPrelu, target: Target, stored: StoredRows) -> Imp
     return replace(
         made, kernel=PRELU.name, function=replace(made.function, body=body, includes=PRELU_INCLUDES),
         constants=(("slopes", fixed.below.reshape(-1, len(ORDER))[:, ORDER].reshape(-1)),),
-        instructions=output.num_elements * PRELU_INSTRUCTIONS,
+        instructions=output.num_elements * PRELU_INSTRUCTIONS, ascends=output.num_elements == period,
     )  # fmt: skip
 
 

@@ -352,7 +352,7 @@ def prelu_implement(operator: QPrelu, target: Target, stored: StoredRows) -> Imp
         ),
     )  # fmt: skip
     total = repeats * (-(-period // AT_ONCE) * EIGHT_PRELU + PRELU_ROW)
-    return replace(made, kernel=PRELU.name, function=function, instructions=total)
+    return replace(made, kernel=PRELU.name, function=function, instructions=total, ascends=repeats == 1)
 
 
 def slopes_are_several(operator: QPrelu, target: Target) -> bool:
