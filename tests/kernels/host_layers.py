@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import TypeVar
 
 import numpy as np
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.operators.kinds import Operator, PackedQConv2d, PackedQDense, QBinary, QConv2d, QDense, QPool2d, Window
+from codegen_c.operators.kinds import (
+    Operator,
+    PackedQConv2d,
+    PackedQDense,
+    QBinary,
+    QConv2d,
+    QDense,
+    QPool2d,
+    Quantization,
+    Window,
+)
 from codegen_c.targets.host.kernels import depthwise as depthwise_host
 from codegen_c.targets.host.kernels import elementwise as elementwise_host
 from codegen_c.targets.host.kernels import pooling as pooling_host
 from codegen_c.targets.host.kernels import products as products_host
 from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.test_q_refusals import CONV, DENSE, byte_tensor
+
+Layer = TypeVar("Layer", QConv2d, QDense)
 
 
 def pointwise(channels: int, factor: float, rounding="onnx") -> QConv2d:
@@ -42,6 +55,11 @@ def by_nines(channels: int, depth: int, **changes: object) -> QConv2d:
         window=Window(kernel=(3, 3), padding=(1, 1, 1, 1)),
     )
     return replace(plain, **changes)
+
+
+def symmetric(operator: QConv2d) -> QConv2d:
+    """The layer with weights from -127 to 127."""
+    return replace(operator, weight=np.maximum(operator.weight, -127))
 
 
 def single_channels(channels: int, **changes: object) -> QConv2d:
@@ -79,6 +97,22 @@ def mean(channels: int, **changes: object) -> QPool2d:
     )  # fmt: skip
 
 
+def of_zeros(layer: Layer, weight: int, element: int) -> Layer:
+    """The layer with one weight everywhere, a factor of 0.75, and biases that make its elements the zero point if the
+    whole window has that element.
+    """
+    (source,) = layer.inputs
+    taps = layer.weight[0].size
+    return replace(
+        layer,
+        inputs=(replace(source, quantization=Quantization(scale=1.0, zero_point=5)),),
+        outputs=(replace(layer.outputs[0], quantization=Quantization(scale=1.0, zero_point=-20)),),
+        weight=np.full_like(layer.weight, weight),
+        weight_scale=np.full(len(layer.bias), 0.75, np.float32),
+        bias=np.full(len(layer.bias), -taps * weight * (element - 5), np.int32),
+    )
+
+
 OPERANDS = (byte_tensor(1, 3, 7, 5, scale=0.3), byte_tensor(1, 3, 7, 5, dtype="uint8", scale=0.011, zero_point=9))
 DIFFERENCE = QBinary(
     inputs=OPERANDS, outputs=(byte_tensor(1, 3, 7, 5, scale=0.2),), function="subtract", low=-128, high=127
@@ -88,16 +122,17 @@ LAYERS: tuple[tuple[Kernel, tuple[Operator, ...]], ...] = (
         products_host.QCONV2D,
         (
             by_nines(20, 3), pointwise(24, 0.125), pointwise(70, 0.75), pointwise(16, 2.0**-8, "tflite"),
-            pointwise(40, 0.013),
+            pointwise(40, 0.013), symmetric(by_nines(33, 6)),
         ),
     ),
     (products_host.QCONV2D_PACKED, (in_four_bits(by_nines(36, 5)),)),
     (winograd_host.KERNEL, (by_nines(8, 20, rounding="tflite", low=-100, high=90), by_nines(70, 17))),
-    (depthwise_host.QDEPTHWISE, (single_channels(20), single_channels(33, rounding="tflite"))),
+    (depthwise_host.QDEPTHWISE, (single_channels(20), symmetric(single_channels(33, rounding="tflite")))),
     (depthwise_host.QDEPTHWISE_PACKED, (in_four_bits(single_channels(20)),)),
     (products_host.QDENSE, (dense(18, 35),)),
     (products_host.QDENSE_PACKED, (in_four_bits(dense(18, 35)),)),
     (pooling_host.KERNEL, (mean(32), mean(16, strides=(1, 2), dilation=(2, 1)))),
     (elementwise_host.KERNEL, (DIFFERENCE,)),
 )  # fmt: skip
-"""Ties, factors that scale sums up first, channels beyond four units, odd depths, many elements of a sum."""
+"""Ties, factors that scale sums up first, channels beyond four units, odd depths, many elements of a sum, weights
+without -128."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from codegen_c.targets.host.kernels import elementwise as elementwise_host
 from codegen_c.targets.host.kernels import products as products_host
 from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
-from tests.kernels.host_layers import LAYERS, by_nines, pointwise
+from tests.kernels.host_layers import LAYERS, by_nines, dense, of_zeros, pointwise, single_channels
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import TILED
@@ -151,6 +152,34 @@ def test_extremes_of_winograd() -> None:
         for image in images:
             (found,) = run_kernel(layer, implementation, [image], entry=entry)
             np.testing.assert_array_equal(found, implementation.reference([image])[0])
+
+
+@pytest.mark.parametrize("flags", [AVX2, NATIVE], ids=["avx2", "native"])
+def test_extremes_of_products(flags: Sequence[str]) -> None:
+    """Products as large as they can be, of either sign: sums of two or four of them exceed 16 bits. The elements are
+    zero points, so a sum that differs by 2 changes them.
+    """
+    if "__AVX2__" not in defines(NATIVE):
+        pytest.skip("this machine has no AVX2")
+    kinds = (
+        (products_host.QCONV2D, pointwise(20, 0.75)),
+        (depthwise_host.QDEPTHWISE, single_channels(20)),
+        (products_host.QDENSE, dense(20, 8)),
+    )
+    operators, inputs, made = [], [], []
+    for (kernel, layer), weight, least in itertools.product(kinds, (-128, -127, 127), (True, False)):
+        (source,) = layer.inputs
+        (low, high), operator = limits(source), of_zeros(layer, weight, limits(source)[0 if least else 1])
+        assert kernel.refuses(operator, HOST) is None
+        operators += [operator]
+        inputs += [np.full(source.shape, low if least else high, source.dtype)]
+        made += [kernel.implement(operator, HOST, StoredRows())]
+    for operator, image, implementation, entry in zip(
+        operators, inputs, made, compile_kernels(made, flags), strict=True
+    ):
+        (found,) = run_kernel(operator, implementation, [image], entry=entry)
+        np.testing.assert_array_equal(found, implementation.reference([image])[0])
+        assert (found == -20).any()
 
 
 def test_ends_saturate() -> None:

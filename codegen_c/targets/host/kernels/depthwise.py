@@ -17,6 +17,7 @@ from codegen_c.targets.host.kernels.products import (
     SUM_INCLUDES,
     UNIT,
     in_four_bits,
+    is_symmetric,
     packed_parameters,
     rescale,
     row_numbers,
@@ -63,7 +64,9 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         constants=(
             ("weights", in_four_bits(weights) if is_packed else weights), ("factors", table),
         ),
-        members={"fold": fold, "is_packed": is_packed, "rescale": finish.members()},
+        members={
+            "fold": fold, "is_packed": is_packed, "is_symmetric": is_symmetric(weights), "rescale": finish.members(),
+        },
         scratch_bytes=window.kernel[0] * length + woven + 2 * READ_AT_ONCE,
         instructions=vectors * (taps + finish.finish_instructions) + output.shape[0] * output.shape[1] * copies,
         passes=Passes(

@@ -157,6 +157,11 @@ def starts(start: Array, weight: Array, source: TensorType) -> tuple[Array, Arra
     return (start, start + moved) if source.dtype == "uint8" else (start - moved, start)
 
 
+def is_symmetric(weight: Array) -> bool:
+    """Return True if no weight is -128, so that the sign of every weight can change within 8 bits."""
+    return bool((weight > -SIGN).all())
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuadProduct:
     """Products of `runs` runs of `length` elements each with the weights of all channels, four elements at a time.
@@ -230,7 +235,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     return Parts(
         parameters=packed_parameters(is_packed=product.is_packed),
         constants=product.constants(operator.weight, qconv2d.start_of(operator), source),
-        members=product_members(product, runs),
+        members=product_members(product, operator.weight, runs),
         scratch_bytes=copied + READ_AT_ONCE,
         instructions=rows * (product.instructions(columns) + copied * 3 // UNIT),
         passes=Passes.of_product(
@@ -241,10 +246,11 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     )  # fmt: skip
 
 
-def product_members(product: QuadProduct, runs: int) -> dict[str, Value]:
+def product_members(product: QuadProduct, weight: Array, runs: int) -> dict[str, Value]:
     """Return the members of a `tvm_ext_host_conv2d_layer` beside its images and its window. runs: of a row."""
     return {
-        "runs": runs, "length": product.length, "is_packed": product.is_packed, "rescale": product.rescale.members(),
+        "runs": runs, "length": product.length, "is_packed": product.is_packed, "is_symmetric": is_symmetric(weight),
+        "rescale": product.rescale.members(),
     }  # fmt: skip
 
 
@@ -291,7 +297,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
     )  # fmt: skip
     layer = shapes(LAYER, {
         **row_of_vectors(operator),
-        **product_members(product, 1),
+        **product_members(product, operator.weight, 1),
     })  # fmt: skip
     parts = DenseParts(
         parameters=packed_parameters(is_packed=product.is_packed),

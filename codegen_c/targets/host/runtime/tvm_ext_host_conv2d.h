@@ -19,6 +19,7 @@ typedef struct {
     int32_t runs;   /* runs of contiguous elements in a row of a pixel's window */
     int32_t length; /* elements of a run */
     bool is_packed; /* weights have 4 bits, otherwise 8 */
+    bool is_symmetric; /* no weight is -128 */
     tvm_ext_host_rescale rescale;
 } tvm_ext_host_conv2d_layer;
 
@@ -86,7 +87,7 @@ TVM_EXT_INLINE void tvm_ext_host_add_run(const tvm_ext_host_conv2d_layer *layer,
             const tvm_ext_i8x64 x = tvm_ext_i8x64_quad(&run[(p * step) + i]);
             TVM_EXT_I32X16_UNROLLED
             for (int32_t u = 0; u < units; ++u) {
-                sums[p][u] = tvm_ext_i32x16_add_quads(sums[p][u], x, f[u]);
+                sums[p][u] = tvm_ext_i32x16_add_quads(sums[p][u], x, f[u], layer->is_symmetric);
             }
         }
         weights = &weights[tvm_ext_host_quad_bytes(layer->is_packed)];
@@ -110,9 +111,10 @@ TVM_EXT_INLINE void tvm_ext_host_block(const tvm_ext_host_conv2d_layer *layer, c
             sums[p][u] = begin;
         }
     }
+    int32_t slot = tvm_ext_host_slot(&layer->window, windows->h, 0);
     for (int32_t r = 0; r < layer->window.rows; ++r) {
-        const uint8_t *run =
-            &windows->rows[(tvm_ext_host_slot(&layer->window, windows->h, r) * windows->row_bytes) + windows->first];
+        const uint8_t *run = &windows->rows[(slot * windows->row_bytes) + windows->first];
+        slot = slot + 1 == layer->window.rows ? 0 : slot + 1;
         for (int32_t s = 0; s < layer->runs; ++s) {
             tvm_ext_host_add_run(layer, sums, run, windows->step, f, pixels, units);
             run = &run[windows->run_step];

@@ -17,6 +17,7 @@ typedef struct {
     tvm_ext_window window;
     int32_t fold;   /* adjacent pixels whose channels fill a unit; 1 for 16 channels or more, or for strides */
     bool is_packed; /* weights have 4 bits, otherwise 8 */
+    bool is_symmetric; /* no weight is -128 */
     tvm_ext_host_rescale rescale;
 } tvm_ext_host_depthwise_layer;
 
@@ -74,7 +75,8 @@ TVM_EXT_INLINE void tvm_ext_host_depthwise_vectors(const tvm_ext_host_depthwise_
             const uint8_t *const tap = &x[4 * ((g * distances->woven) + (s * distances->tap))];
             TVM_EXT_I32X16_UNROLLED
             for (int32_t p = 0; p < vectors; ++p) {
-                sums[p] = tvm_ext_i32x16_add_quads(sums[p], tvm_ext_i8x64_load(&tap[4 * p * distances->step]), f);
+                sums[p] = tvm_ext_i32x16_add_quads(sums[p], tvm_ext_i8x64_load(&tap[4 * p * distances->step]), f,
+                                                   layer->is_symmetric);
             }
             weights = &weights[layer->is_packed ? 32 : 64];
         }

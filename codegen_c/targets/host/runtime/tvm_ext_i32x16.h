@@ -1,8 +1,9 @@
 /* Vectors of 16 integer accumulators for generated kernels: AVX-512 with VNNI, AVX2, NEON of AArch64, or plain C.
  *
- * An accumulator takes four products of 8-bit numbers at a time: activations, without a sign or on AArch64 with a sign,
- * times weights with a sign. Products are exact, and sums are taken modulo 2^32, so all forms give the same results.
- * Quantized activations of the other sign are stored with their highest bit inverted, as numbers that differ by 128. */
+ * An accumulator takes four products of 8-bit numbers at a time: activations, with a sign on AArch64 and with AVX2
+ * alone, otherwise without one, times weights with a sign. Products are exact, and sums are taken modulo 2^32, so all
+ * forms give the same results. Quantized activations of the other sign are stored with their highest bit inverted, as
+ * numbers that differ by 128. */
 #ifndef TVM_EXT_I32X16_H
 #define TVM_EXT_I32X16_H
 

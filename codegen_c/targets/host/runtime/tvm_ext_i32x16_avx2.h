@@ -9,12 +9,15 @@
 
 #include <immintrin.h>
 
+#define TVM_EXT_I32X16_ACCUMULATORS 4
 #if defined(__AVXVNNI__)
 #define TVM_EXT_I32X16_ADDS_QUADS /* in one instruction */
-#endif
-#define TVM_EXT_I32X16_ACCUMULATORS 4
 #define TVM_EXT_I32X16_UNITS 1
 #define TVM_EXT_I32X16_TAKES_UNSIGNED true
+#else
+#define TVM_EXT_I32X16_UNITS 2 /* which share the absolute values of activations */
+#define TVM_EXT_I32X16_TAKES_UNSIGNED false
+#endif
 
 typedef struct {
     __m256i low;
@@ -111,29 +114,44 @@ TVM_EXT_INLINE tvm_ext_i8x64 tvm_ext_i8x64_quad(const uint8_t *source)
     return tvm_ext_i32x16_of(_mm256_set1_epi32(four), _mm256_set1_epi32(four));
 }
 
-/* Adds the products of each four adjacent lanes to an accumulator. */
-TVM_EXT_INLINE __m256i tvm_ext_i32x8_add_quads(__m256i sums, __m256i activations, __m256i weights)
-{
 #if defined(__AVXVNNI__)
+
+TVM_EXT_INLINE __m256i tvm_ext_i32x8_add_quads(__m256i sums, __m256i activations, __m256i weights, bool is_symmetric)
+{
+    (void)is_symmetric; /* all products are exact */
     return _mm256_dpbusd_avx_epi32(sums, activations, weights);
+}
+
 #else
-    /* Two instructions for the lanes of even and of odd number: _mm256_maddubs_epi16 would saturate. */
-    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(activations, _mm256_set1_epi16(255)),
+
+TVM_EXT_INLINE __m256i tvm_ext_i32x8_add_quads(__m256i sums, __m256i activations, __m256i weights, bool is_symmetric)
+{
+    if (is_symmetric) {
+        /* _mm256_maddubs_epi16 takes one operand without a sign, so the weights take the signs of the activations. Sums
+         * of two products are at most 2 * 128 * 127 in size, which fits 16 bits. A weight -128 would not. */
+        const __m256i weighted =
+            _mm256_maddubs_epi16(_mm256_abs_epi8(activations), _mm256_sign_epi8(weights, activations));
+        return _mm256_add_epi32(sums, _mm256_madd_epi16(weighted, _mm256_set1_epi16(1)));
+    }
+    /* Two instructions for the lanes of even and of odd number. */
+    const __m256i even = _mm256_madd_epi16(_mm256_srai_epi16(_mm256_slli_epi16(activations, 8), 8),
                                            _mm256_srai_epi16(_mm256_slli_epi16(weights, 8), 8));
-    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(activations, 8), _mm256_srai_epi16(weights, 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srai_epi16(activations, 8), _mm256_srai_epi16(weights, 8));
     __m256i result = _mm256_add_epi32(sums, even);
 #if defined(__GNUC__)
     __asm__("" : "+x"(result)); /* without it compilers add long sums as trees and run out of registers */
 #endif
     return _mm256_add_epi32(result, odd);
-#endif
 }
 
+#endif
+
+/* Adds the products of each four adjacent lanes to an accumulator. is_symmetric: no weight is -128. */
 TVM_EXT_INLINE tvm_ext_i32x16 tvm_ext_i32x16_add_quads(tvm_ext_i32x16 sums, tvm_ext_i8x64 activations,
-                                                       tvm_ext_i8x64 weights)
+                                                       tvm_ext_i8x64 weights, bool is_symmetric)
 {
-    return tvm_ext_i32x16_of(tvm_ext_i32x8_add_quads(sums.low, activations.low, weights.low),
-                             tvm_ext_i32x8_add_quads(sums.high, activations.high, weights.high));
+    return tvm_ext_i32x16_of(tvm_ext_i32x8_add_quads(sums.low, activations.low, weights.low, is_symmetric),
+                             tvm_ext_i32x8_add_quads(sums.high, activations.high, weights.high, is_symmetric));
 }
 
 /* Copies `count` bytes and inverts the bits of `flip` in them. */

@@ -140,8 +140,9 @@ TVM_EXT_INLINE int32x4_t tvm_ext_i32x4_add_quads(int32x4_t sums, int8x16_t activ
 }
 
 TVM_EXT_INLINE tvm_ext_i32x16 tvm_ext_i32x16_add_quads(tvm_ext_i32x16 sums, tvm_ext_i8x64 activations,
-                                                       tvm_ext_i8x64 weights)
+                                                       tvm_ext_i8x64 weights, bool is_symmetric)
 {
+    (void)is_symmetric; /* all products are exact */
     return tvm_ext_i32x16_of(tvm_ext_i32x4_add_quads(sums.part[0], activations.part[0], weights.part[0]),
                              tvm_ext_i32x4_add_quads(sums.part[1], activations.part[1], weights.part[1]),
                              tvm_ext_i32x4_add_quads(sums.part[2], activations.part[2], weights.part[2]),

@@ -110,8 +110,9 @@ TVM_EXT_INLINE tvm_ext_i8x64 tvm_ext_i8x64_quad(const uint8_t *source)
 
 /* Adds the products of each four adjacent lanes to an accumulator. */
 TVM_EXT_INLINE tvm_ext_i32x16 tvm_ext_i32x16_add_quads(tvm_ext_i32x16 sums, tvm_ext_i8x64 activations,
-                                                       tvm_ext_i8x64 weights)
+                                                       tvm_ext_i8x64 weights, bool is_symmetric)
 {
+    (void)is_symmetric; /* all products are exact */
     for (int32_t i = 0; i < 16; ++i) {
         int32_t products = 0;
         for (int32_t j = 4 * i; j < (4 * i) + 4; ++j) {
