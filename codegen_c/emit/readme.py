@@ -80,8 +80,9 @@ def verified(
 
     comparisons: of the forms that the model was transformed into; the C is the last form. machine: from `machine_of`.
     """
-    differs = machine is not None and bool(machine["memories"])
-    core = f"a core with the same instructions in QEMU (`{machine['name']}`)" if differs else "the board in QEMU"
+    core = "the board in QEMU"
+    if machine is not None and machine["memories"]:
+        core = f"a core with the same instructions in QEMU (`{machine['name']}`)"
     places = {"host": "the host", "qemu": core, "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
