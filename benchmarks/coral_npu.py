@@ -29,7 +29,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "coral_npu.json"
 PLATFORM = "coral_npu"
 FORMS: tuple[CompileFor, ...] = ("speed", "size")
 PUBLISHED = {"instructions": 26_000_000, "reference_kernels": 136_000_000}
-"""What the README of the port states: about 26 million with its kernels, 136 million with reference kernels."""
+"""Figures of the port's README: about 26 million with its kernels, 136 million with reference kernels."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.board, pytest.mark.process_board]
 
 PLATFORM = Platform.load("hexagon_v66")
 QUICK = replace(PLATFORM, toolchain=replace(PLATFORM.toolchain, speed_flags=("-O1",)))
-"""The same with C that compiles in less time; no bit depends on it."""
+"""The platform with less optimization, which compiles in less time and gives the same bits."""
 
 
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)

@@ -81,7 +81,7 @@ RISCV_LOOP = ("lui a1, %hi({0})", "addi a1, a1, %lo({0})", "1: addi a1, a1, -1",
 LOOPS = dict.fromkeys(("rv32imac", "rv32imac_zve32x", "rv32imafc_zve32f"), RISCV_LOOP)
 """A function that returns 0 after so many turns of two instructions, with four beside them, by `isa`; else Arm's."""
 XTENSA, XTENSA_LOOP = "lx106", ("movi a3, {}", "1: addi a3, a3, -1", "bnez a3, 1b", "movi a2, 0", "ret")
-"""The same for the compiler that knows no naked functions: assembly beside the C, with three instructions more."""
+"""The loop for a compiler without naked functions: assembly outside of the C, with three more instructions."""
 
 
 def write_loop(toy: Toy, iterations: int, isa: str = "") -> int:

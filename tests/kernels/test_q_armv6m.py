@@ -87,7 +87,7 @@ def test_the_largest_sums_separate(dtype: str, value: int) -> None:
 
 @pytest.mark.parametrize("rounding", ["onnx", "tflite", "litert"])
 def test_every_pair_of_elements(rounding: Rounding) -> None:
-    """Of ResNet-8's first sum, whose factors need all bits that 32 bits leave."""
+    """The factors of ResNet-8's first sum leave no spare bit in 32."""
     a, b = (x.reshape(-1).astype(np.int8) for x in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
     operator = QBinary(
         inputs=(byte_tensor(a.shape, 0.039393551647663116, -128), byte_tensor(b.shape, 0.10419496148824692, 4)),

@@ -268,11 +268,11 @@ MOST_IN_REGISTERS = {"max": 6, "average": 4}
 SHORT = {"max": (4.0, -1.5), "average": (2.1, 6.0)}
 """Modelled instructions of a tap and of an element for windows that GCC writes out, with all values in registers."""
 UNROLLED = {"max": (4.7, -2.5), "average": (3.8, 0.5)}
-"""The same for longer windows that GCC writes out."""
+"""Modelled instructions of a tap and of an element for longer windows, which GCC unrolls."""
 LOOPED = {"max": (4.7, -2.5), "average": (3.2, 7.0)}
-"""The same for windows that loops walk."""
+"""Modelled instructions of a tap and of an element for windows that are read in loops."""
 PADDED = {"max": (4.7, -2.5), "average": (2.2, 14.0)}
-"""The same for windows with padding, by their taps inside the image."""
+"""Modelled instructions of a tap inside the image and of an element for windows with padding."""
 
 
 def _instructions(operator: QPool2d, num_taps: int) -> int:

@@ -19,7 +19,7 @@ static inline intptr_t hexagon_trap(intptr_t number, intptr_t a, intptr_t b, int
     return r0;
 }
 
-/* Where addresses have 32 bits, lseek takes the upper and the lower word of the offset, and an address for the result.
+/* On a 32-bit system, lseek takes the upper and the lower word of the offset, and an address for the result.
  */
 static inline intptr_t linux_call(intptr_t number, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
 {

@@ -1,5 +1,5 @@
-/* The constants and functions of math.h that packages use, for a compiler without a C library. Where there is a C
-   library, its header is used instead. soft_float.c defines roundings and roots, tvm_ext_image_math.c the functions by
+/* Constants and functions of math.h that packages use, for compilers without a C library. The header of a C library
+   is used if there is one. soft_float.c defines roundings and roots, tvm_ext_image_math.c the functions by
    polynomials. */
 #pragma GCC system_header
 #ifndef TVM_EXT_OWN_MATH_H

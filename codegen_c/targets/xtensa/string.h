@@ -1,5 +1,5 @@
-/* The functions of string.h that packages use, for a compiler without a C library. Where there is a C library, its
-   header is used instead. */
+/* Functions of string.h that packages use, for compilers without a C library. The header of a C library is used if
+   there is one. */
 #pragma GCC system_header
 #ifndef TVM_EXT_OWN_STRING_H
 #define TVM_EXT_OWN_STRING_H

@@ -25,7 +25,7 @@
     "muls r3, r4\n\t"               \
     "add r8, r3\n\t"
 
-/* The same for the next of four elements in r1. */
+/* Adds the weights of the next of the four elements in r1. */
 #define TVM_EXT_ARMV6M_NEXT_WEIGHTS(EXTEND)        \
     "lsrs r1, r1, #8\n\t" EXTEND " r4, r1\n\t"     \
     TVM_EXT_ARMV6M_FOUR_WEIGHTS

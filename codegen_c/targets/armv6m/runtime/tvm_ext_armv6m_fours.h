@@ -51,8 +51,8 @@
     "b 40f\n" TVM_EXT_ARMV6M_FOUR_LIMIT("0") TVM_EXT_ARMV6M_FOUR_LIMIT("1")                         \
         TVM_EXT_ARMV6M_FOUR_LIMIT("2") TVM_EXT_ARMV6M_FOUR_LIMIT("3") "40:\n\t"
 
-/* What the assembly of depthwise convolutions and dense layers reads, in this order. Elements are those of one pixel or
- * row, as a list of the addresses of taps or as adjacent elements. */
+/* Operands in the order in which the assembly of depthwise convolutions and dense layers reads them. The elements are
+ * those of a pixel, given by the addresses of its taps, or adjacent elements of a row. */
 typedef struct {
     const void *elements;
     const int8_t *weights;

@@ -10,7 +10,7 @@
 
 #if TVM_EXT_ARMV6M
 
-/* What the assembly reads, in this order. */
+/* Operands in the order in which the assembly reads them. */
 typedef struct {
     uint8_t *const *output; /* the first element of each pixel */
     const int32_t *factors;

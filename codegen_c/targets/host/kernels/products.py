@@ -44,7 +44,7 @@ UNIT = 16
 QUAD = 4
 """Elements whose products are added to an accumulator at once."""
 SIGN = 128
-"""What is added to a signed activation, or subtracted from an unsigned one, to give it the other sign."""
+"""Difference between a signed activation and the unsigned byte that stands for it."""
 # Numbers per channel in the table of factors.
 NUMBERS = 8
 # The largest number of vectors that a block of a dense layer holds in scratch.
@@ -151,7 +151,7 @@ class LaneRescale(HighWords):
 def starts(start: Array, weight: Array, source: TensorType) -> tuple[Array, Array]:
     """Return the initial sums for products of activations without a sign, and with a sign, int64[K] each.
 
-    start: for the activations as they are. weight: int8[K, ...].
+    start: initial sums for the activations in their own type. weight: int8[K, ...].
     """
     moved = SIGN * weight.reshape(weight.shape[0], -1).astype(np.int64).sum(axis=1)
     return (start, start + moved) if source.dtype == "uint8" else (start - moved, start)

@@ -187,7 +187,7 @@ typedef struct {
             TVM_EXT_RVV_PAIR_TYPE("e16", HALVES) TVM_EXT_RVV_EACH_##PIXELS(TVM_EXT_RVV_PAIR_ADD)            \
                 TVM_EXT_RVV_PAIR_TYPE("e8", BYTES)
 #else
-/* The same in plain C. All channels of a pixel are summed first, because its input may lie where its results go. */
+/* Plain C. All channels of a pixel are summed first, because its results may replace its input. */
 #define TVM_EXT_RVV_DEFINE_PAIRS(PIXELS, ROUND, BYTES, HALVES, WORDS)                                \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_pairs_##PIXELS##_##ROUND(const tvm_ext_rvv_pairs_task *task) \
     {                                                                                                \
