@@ -45,8 +45,6 @@ QUAD = 4
 """Elements whose products are added to an accumulator at once."""
 SIGN = 128
 """Difference between a signed activation and the unsigned byte that stands for it."""
-# Numbers per channel in the table of factors.
-NUMBERS = 8
 # The largest number of vectors that a block of a dense layer holds in scratch.
 MOST_VECTORS = 8
 SUM_INCLUDES = (
@@ -110,26 +108,27 @@ class LaneRescale(HighWords):
         return bool((shift > 0).all()) and largest + (1 << (int(shift.max()) - 1)) < 1 << 31
 
     def table(self, start: Array, signed_start: Array | None = None, fold: int = 1) -> Array:
-        """Return the table of factors by unit, int32[units, 8, 16].
+        """Return the table of factors by unit, int32[units, 7 or 8, 16].
 
         Rows: initial accumulators for activations without a sign, and with a sign; multipliers, halves, shifts, and the
-        bits of float factors, of offsets, and of offsets of negative accumulators. Lanes after the last channel are 0,
-        and their shifts 1. start, signed_start: int64[K], taken modulo 2^32; by default both are equal. fold: times
-        that the numbers of all channels are repeated.
+        bits of float factors, of offsets, and of offsets of negative accumulators if these differ. Lanes after the last
+        channel are 0, and their shifts 1. start, signed_start: int64[K], taken modulo 2^32; by default both are equal.
+        fold: times that the numbers of all channels are repeated.
         """
         multiplier, negative = self.factors()
         shift = -negative.astype(np.int64)
         length = len(start) * fold
-        rows = np.zeros((NUMBERS, -(-length // UNIT) * UNIT), dtype=np.int32)
-        rows[3:5] = 1
         none = np.zeros(1, np.float32)
         floats = self.floats
-        bits = (none,) * 3 if floats is None else (floats.factors, floats.offsets, floats.negative_offsets)
+        bits = (none, none) if floats is None else (floats.factors, floats.offsets)
+        bits = (*bits, floats.negative_offsets) if floats is not None and floats.has_signs else bits
         sums = (wrapped(start), wrapped(start if signed_start is None else signed_start))
         numbers = (*sums, multiplier, 1 << (shift - 1), shift, *(values.view(np.int32) for values in bits))
+        rows = np.zeros((len(numbers), -(-length // UNIT) * UNIT), dtype=np.int32)
+        rows[3:5] = 1
         for row, values in zip(rows, numbers, strict=True):
             row[:length] = np.tile(np.broadcast_to(values, start.shape), fold)
-        return np.ascontiguousarray(rows.reshape(NUMBERS, -1, UNIT).transpose(1, 0, 2))
+        return np.ascontiguousarray(rows.reshape(len(numbers), -1, UNIT).transpose(1, 0, 2))
 
     @property
     def finish_instructions(self) -> int:

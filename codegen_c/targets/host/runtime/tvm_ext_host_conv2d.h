@@ -101,11 +101,12 @@ TVM_EXT_INLINE void tvm_ext_host_block(const tvm_ext_host_conv2d_layer *layer, c
 {
     const int32_t run_bytes = (layer->length + 3) / 4 * tvm_ext_host_quad_bytes(layer->is_packed);
     const uint8_t *f = &weights[k / TVM_EXT_HOST_UNIT * tvm_ext_host_unit_bytes(layer)];
-    const int32_t *const unit_factors = &factors[k * TVM_EXT_HOST_NUMBERS];
+    const int32_t *const unit_factors = tvm_ext_host_unit_factors(&layer->rescale, factors, k);
     tvm_ext_i32x16 sums[TVM_EXT_HOST_MOST][TVM_EXT_HOST_MOST];
     TVM_EXT_I32X16_UNROLLED
     for (int32_t u = 0; u < units; ++u) {
-        const tvm_ext_i32x16 begin = tvm_ext_host_begin(&unit_factors[u * TVM_EXT_HOST_FACTORS]);
+        const tvm_ext_i32x16 begin =
+            tvm_ext_host_begin(tvm_ext_host_unit_factors(&layer->rescale, unit_factors, u * TVM_EXT_HOST_UNIT));
         TVM_EXT_I32X16_UNROLLED
         for (int32_t p = 0; p < pixels; ++p) {
             sums[p][u] = begin;
@@ -127,7 +128,8 @@ TVM_EXT_INLINE void tvm_ext_host_block(const tvm_ext_host_conv2d_layer *layer, c
         TVM_EXT_I32X16_UNROLLED
         for (int32_t p = 0; p < pixels; ++p) {
             tvm_ext_host_end(&layer->rescale, &target[(p * layer->output.pitch) + channel], sums[p][u],
-                             &unit_factors[u * TVM_EXT_HOST_FACTORS], layer->output.channels - channel);
+                             tvm_ext_host_unit_factors(&layer->rescale, unit_factors, u * TVM_EXT_HOST_UNIT),
+                             layer->output.channels - channel);
         }
     }
 }

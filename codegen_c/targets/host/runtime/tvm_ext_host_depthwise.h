@@ -107,7 +107,7 @@ TVM_EXT_INLINE void tvm_ext_host_depthwise_row(const tvm_ext_host_depthwise_laye
     const int32_t rest = whole % at_once;
     for (int32_t k = 0; k < channels; k += TVM_EXT_HOST_UNIT) {
         const uint8_t *const f = &weights[k / TVM_EXT_HOST_UNIT * unit_bytes];
-        const int32_t *const unit = &factors[k * TVM_EXT_HOST_NUMBERS];
+        const int32_t *const unit = tvm_ext_host_unit_factors(&layer->rescale, factors, k);
         const int32_t count = (fold * channels) - k;
         for (int32_t w = 0; w < whole - rest; w += at_once) {
             tvm_ext_host_depthwise_vectors(layer, &distances, &woven[4 * ((w * distances.step) + k)],

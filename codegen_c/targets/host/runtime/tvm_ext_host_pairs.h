@@ -87,18 +87,19 @@ TVM_EXT_INLINE tvm_ext_host_sums tvm_ext_host_begin_pairs(const int32_t *factors
     return sums;
 }
 
-/* Sets the accumulators of up to 4 units to their initial values. */
-TVM_EXT_INLINE void tvm_ext_host_begin_units(tvm_ext_host_sums *sums, const int32_t *factors, int32_t units)
+/* Sets the accumulators of up to 4 units to their initial values. factors: of the first unit. */
+TVM_EXT_INLINE void tvm_ext_host_begin_units(const tvm_ext_host_rescale *rescale, tvm_ext_host_sums *sums,
+                                             const int32_t *factors, int32_t units)
 {
     sums[0] = tvm_ext_host_begin_pairs(factors);
     if (units > 1) {
-        sums[1] = tvm_ext_host_begin_pairs(&factors[TVM_EXT_HOST_FACTORS]);
+        sums[1] = tvm_ext_host_begin_pairs(tvm_ext_host_unit_factors(rescale, factors, TVM_EXT_HOST_UNIT));
     }
     if (units > 2) {
-        sums[2] = tvm_ext_host_begin_pairs(&factors[2 * TVM_EXT_HOST_FACTORS]);
+        sums[2] = tvm_ext_host_begin_pairs(tvm_ext_host_unit_factors(rescale, factors, 2 * TVM_EXT_HOST_UNIT));
     }
     if (units > 3) {
-        sums[3] = tvm_ext_host_begin_pairs(&factors[3 * TVM_EXT_HOST_FACTORS]);
+        sums[3] = tvm_ext_host_begin_pairs(tvm_ext_host_unit_factors(rescale, factors, 3 * TVM_EXT_HOST_UNIT));
     }
 }
 

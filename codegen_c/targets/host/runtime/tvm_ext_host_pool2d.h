@@ -23,7 +23,7 @@ TVM_EXT_INLINE void tvm_ext_host_pool2d(const tvm_ext_host_pool2d_layer *layer, 
             for (int32_t w = 0; w < layer->output.columns; ++w) {
                 const int32_t left = w * window->column_stride * layer->input.channels;
                 for (int32_t k = 0; k < layer->output.channels; k += TVM_EXT_HOST_UNIT) {
-                    tvm_ext_i32x16 sums = tvm_ext_host_begin(&factors[k * TVM_EXT_HOST_NUMBERS]);
+                    tvm_ext_i32x16 sums = tvm_ext_host_begin(tvm_ext_host_unit_factors(&layer->rescale, factors, k));
                     for (int32_t r = 0; r < window->rows; ++r) {
                         const int32_t y = (h * window->row_stride) + (r * window->row_dilation);
                         const int32_t first = tvm_ext_row(&layer->input, n, y) + left + k;
@@ -33,7 +33,7 @@ TVM_EXT_INLINE void tvm_ext_host_pool2d(const tvm_ext_host_pool2d_layer *layer, 
                         }
                     }
                     tvm_ext_host_end(&layer->rescale, &row[(w * layer->output.pitch) + k], sums,
-                                     &factors[k * TVM_EXT_HOST_NUMBERS], TVM_EXT_HOST_UNIT);
+                                     tvm_ext_host_unit_factors(&layer->rescale, factors, k), TVM_EXT_HOST_UNIT);
                 }
             }
         }

@@ -6,13 +6,6 @@
 
 /* Channels that are computed together. */
 #define TVM_EXT_HOST_UNIT 16
-/* Numbers per channel in a table of factors: initial accumulators for activations without and with a sign, multiplier,
- * half, shift, and the bits of a float factor and float offsets of accumulators from zero on and below zero, which give
- * the same element for every accumulator. The same numbers of 16 channels are adjacent. */
-#define TVM_EXT_HOST_NUMBERS 8
-/* Numbers of all channels of a unit. */
-#define TVM_EXT_HOST_FACTORS (TVM_EXT_HOST_NUMBERS * TVM_EXT_HOST_UNIT)
-
 typedef struct {
     bool rounds_twice; /* as TensorFlow Lite does; otherwise once, halves to even */
     bool has_ties; /* an accumulator may lie halfway between two results */
@@ -24,6 +17,22 @@ typedef struct {
     int32_t low;
     int32_t high;
 } tvm_ext_host_rescale;
+
+/* Returns the numbers per channel in the table of factors: initial accumulators for activations without and with a
+ * sign, multiplier, half, shift, and the bits of a float factor and a float offset, which give the same element for
+ * every accumulator. If has_signs, the offset is that of accumulators from zero on, and an eighth number that of the
+ * others. The same numbers of 16 channels are adjacent. */
+TVM_EXT_INLINE int32_t tvm_ext_host_numbers(const tvm_ext_host_rescale *rescale)
+{
+    return rescale->has_signs ? 8 : 7;
+}
+
+/* Returns the factors of the unit that begins with channel k. */
+TVM_EXT_INLINE const int32_t *tvm_ext_host_unit_factors(const tvm_ext_host_rescale *rescale, const int32_t *factors,
+                                                        int32_t k)
+{
+    return &factors[k * tvm_ext_host_numbers(rescale)];
+}
 
 /* Returns a row of the table of factors of a unit. */
 TVM_EXT_INLINE tvm_ext_i32x16 tvm_ext_host_factor(const int32_t *factors, int32_t row)
@@ -47,7 +56,8 @@ TVM_EXT_INLINE void tvm_ext_host_end(const tvm_ext_host_rescale *rescale, uint8_
     if (rescale->has_floats) {
         zero_point = 0; /* a part of the offsets */
         result = tvm_ext_i32x16_scaled_by_floats(sums, tvm_ext_host_factor(factors, 5), tvm_ext_host_factor(factors, 6),
-                                                 tvm_ext_host_factor(factors, 7), rescale->has_signs);
+                                                 tvm_ext_host_factor(factors, rescale->has_signs ? 7 : 6),
+                                                 rescale->has_signs);
     } else
 #endif
         if (rescale->rounds_twice) {

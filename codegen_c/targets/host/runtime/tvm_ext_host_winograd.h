@@ -142,7 +142,7 @@ TVM_EXT_INLINE const int16_t *tvm_ext_host_winograd_sums(const tvm_ext_host_wino
     for (int32_t p = 0; p < TVM_EXT_HOST_PLACES; ++p) {
         tvm_ext_host_sums block[4];
         if (p == TVM_EXT_HOST_FIRST_PLACE) {
-            tvm_ext_host_begin_units(block, factors, units);
+            tvm_ext_host_begin_units(&layer->product.rescale, block, factors, units);
         } else {
             tvm_ext_host_clear_units(block, units);
         }
@@ -196,19 +196,20 @@ TVM_EXT_INLINE const int16_t *tvm_ext_host_winograd_block(const tvm_ext_host_win
     const int32_t unit = TVM_EXT_HOST_UNIT;
     const int32_t step = units * unit;
     const int32_t *const sums = parts->sums;
+    const tvm_ext_host_rescale *const rescale = &layer->product.rescale;
     weights = tvm_ext_host_winograd_sums(layer, parts->sums, parts->places, weights, factors, units);
     tvm_ext_host_winograd_end(layer, targets, k, sums, step, factors, count);
     if (units > 1) {
-        tvm_ext_host_winograd_end(layer, targets, k + unit, &sums[unit], step, &factors[TVM_EXT_HOST_FACTORS],
-                                  count - unit);
+        tvm_ext_host_winograd_end(layer, targets, k + unit, &sums[unit], step,
+                                  tvm_ext_host_unit_factors(rescale, factors, unit), count - unit);
     }
     if (units > 2) {
         tvm_ext_host_winograd_end(layer, targets, k + (2 * unit), &sums[2 * unit], step,
-                                  &factors[2 * TVM_EXT_HOST_FACTORS], count - (2 * unit));
+                                  tvm_ext_host_unit_factors(rescale, factors, 2 * unit), count - (2 * unit));
     }
     if (units > 3) {
         tvm_ext_host_winograd_end(layer, targets, k + (3 * unit), &sums[3 * unit], step,
-                                  &factors[3 * TVM_EXT_HOST_FACTORS], count - (3 * unit));
+                                  tvm_ext_host_unit_factors(rescale, factors, 3 * unit), count - (3 * unit));
     }
     return weights;
 }
@@ -224,12 +225,14 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
     const int32_t full = product->channels - (product->channels % width);
     const int16_t *f = (const int16_t *)weights;
     for (int32_t k = 0; k < full; k += width) {
-        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * TVM_EXT_HOST_NUMBERS], product->units,
+        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f,
+                                        tvm_ext_host_unit_factors(&product->rescale, factors, k), product->units,
                                         width);
     }
     if (full < product->channels) {
         const int32_t rest = product->channels - full;
-        (void)tvm_ext_host_winograd_block(layer, parts, targets, full, f, &factors[full * TVM_EXT_HOST_NUMBERS],
+        (void)tvm_ext_host_winograd_block(layer, parts, targets, full, f,
+                                          tvm_ext_host_unit_factors(&product->rescale, factors, full),
                                           (rest + TVM_EXT_HOST_UNIT - 1) / TVM_EXT_HOST_UNIT, rest);
     }
 }
@@ -283,12 +286,9 @@ TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *lay
 #ifdef TVM_EXT_I32X16_ADDS_QUADS
     (void)weights;
     (void)factors;
-    const tvm_ext_host_conv2d_layer direct = {.input = layer->input,
-                                              .output = layer->output,
-                                              .window = layer->window,
-                                              .runs = 1,
-                                              .length = layer->window.columns * layer->input.channels,
-                                              .rescale = layer->direct};
+    const int32_t length = layer->window.columns * layer->input.channels;
+    const tvm_ext_host_conv2d_layer direct = {layer->input, layer->output, layer->window, 1,
+                                              length,       false,         false,         layer->direct};
     const tvm_ext_image *const made = &layer->output;
     const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
     tvm_ext_host_conv2d(&direct, input, output, direct_weights, direct_factors, (uint8_t *)scratch, begin, row_end);
