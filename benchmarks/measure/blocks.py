@@ -42,13 +42,12 @@ from benchmarks.measure.riscv_blocks import coral_npu, riscv_vectors
 from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
 from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
-from benchmarks.measure.target_blocks import target_bytes, target_instructions, target_networks
+from benchmarks.measure.target_blocks import target_bytes, target_instructions, target_networks, wasm_times
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
 from benchmarks.measure.time_series_blocks import sequence_lengths, time_series
 from benchmarks.measure.transformer_blocks import transformers
 from benchmarks.measure.verification_blocks import attribute_pairs, package_mutations, torch_networks
-from benchmarks.measure.wasm_blocks import wasm_times
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODELS = ("kws_fp32", "resnet_fp32", "kws_int8", "resnet_int8")

@@ -1,4 +1,4 @@
-"""Blocks of docs/targets.md: every target and six networks, from `benchmarks/results/targets.json`."""
+"""Blocks of docs/targets.md and docs/wasm.md: networks on every target, and on WebAssembly beside another runtime."""
 
 from __future__ import annotations
 
@@ -24,6 +24,22 @@ def target_networks() -> str:
     networks = result("targets")["networks"]
     rows = [(name, f"{next(iter(platforms.values()))['macs']:,}") for name, platforms in networks.items()]
     return table(("network, int8", "multiply-accumulates"), rows)
+
+
+def wasm_times() -> str:
+    """Fuel of each network without and with vectors, and its time in node beside onnxruntime-web."""
+    rows: list[tuple[str, ...]] = []
+    for network, one in result("wasm_times")["networks"].items():
+        theirs = one["onnxruntime_web_microseconds"]
+        rows.append(
+            (
+                f"`{network}`", f"{one['plain_fuel']:,}", f"{one['fuel']:,}", f"{one['module_bytes']:,}",
+                f"{one['microseconds']:,.0f}", "-" if theirs is None else f"{theirs:,.0f}",
+                "-" if theirs is None else f"{one['ratio']:.2f}",
+            )
+        )  # fmt: skip
+    heads = ("network", "fuel, plain C", "fuel, SIMD128", "module, B", "µs in node", "onnxruntime-web, µs", "ratio")
+    return table(heads, rows)
 
 
 def _by_platform(cell: Callable[[dict[str, Any]], str]) -> str:
