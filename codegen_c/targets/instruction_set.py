@@ -63,8 +63,9 @@ class Startup:
     takes_plugins: True if the emulator of a process takes QEMU's plugins, which count instructions if `board.timer` is
     left out. Without both, instructions are not counted.
     link_flags: flags of the linking compiler; STACK_BYTES in them stands for the bytes of the stack. libraries: what
-    the firmware is linked with. headers: headers of a C library in the folder that are copied into packages, for a
-    compiler that has none. sources: further C files of the folder in the firmware, such as that library's functions.
+    the firmware is linked with. headers: headers of a C library that are copied into packages for a compiler that has
+    none, the folder's own or those of `targets/firmware/`. sources: further C files of the folder in the firmware, such
+    as that library's functions.
     emulator_module: a Python module that runs the program instead of `emulator`, with the program and its arguments;
     emulator is then the Python package that it needs. emulator_script: a file of the folder that `emulator_runs`, a
     program, runs the firmware with outside of Python; the package's Makefile has it.

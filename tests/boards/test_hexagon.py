@@ -114,7 +114,7 @@ def test_a_vector_instruction_makes_many_products(tmp_path: Path, function: str,
     source = tmp_path / "product.c"
     pointer = f"void (*const product)(const tvm_ext_hvx_product_task *) = tvm_ext_hvx_product_{function};\n"
     source.write_text(f'#include "tvm_ext_hvx_product.h"\n{pointer}')
-    folders = [TARGET / "runtime", TARGET, TARGET.parents[1] / "runtime"]
+    folders = [TARGET / "runtime", TARGET.parent / "firmware", TARGET.parents[1] / "runtime"]
     (object_file,) = compile_objects([source], tmp_path / "objects", PLATFORM.toolchain, include_dirs=folders)
     dump = [find_program(PLATFORM.toolchain.tool("objdump")), "-d", "--no-show-raw-insn", "--mcpu=hexagonv66"]
     text = run_tool([*dump, "--mattr=+hvxv66,+hvx-length128b", str(object_file)], tmp_path, reads=[object_file])

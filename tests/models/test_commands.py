@@ -89,7 +89,7 @@ def test_compile_ends_with_what_is_next(small: Path, tmp_path: Path, quiet: list
     out = tmp_path / "out"
     lines = told("compile", small, "-p", "host", "-o", out, *quiet).splitlines()
     assert lines[-4].startswith("small on host: arena ") and lines[-4].endswith("verified on host")
-    assert lines[-3].startswith(f"Package: {out}, in ") and f"make -C {out} run" in lines[-1]
+    assert lines[-3].startswith(f"Package: {out}, in ") and lines[-1].startswith(f"  make -C {out} selftest ")
     assert ("Memories" in "\n".join(lines)) is not bool(quiet)
 
 

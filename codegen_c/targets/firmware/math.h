@@ -1,8 +1,9 @@
-/* The functions and macros of math.h that packages use. library.c defines sqrtf, tvm_ext_image_math.c those by
- * polynomials. Where there is a C library, its header is used instead. */
+/* Constants and functions of math.h that packages use, for compilers without a C library. The header of a C library is
+   used if there is one. The target's start-up code defines roundings and the root, tvm_ext_image_math.c the functions
+   by polynomials. */
 #pragma GCC system_header
-#ifndef TVM_EXT_MATH_H
-#define TVM_EXT_MATH_H
+#ifndef TVM_EXT_OWN_MATH_H
+#define TVM_EXT_OWN_MATH_H
 
 #if __has_include_next(<math.h>)
 #include_next <math.h>
@@ -12,6 +13,7 @@
 #define NAN __builtin_nanf("")
 
 #define isfinite(x) __builtin_isfinite(x)
+#define isinf(x) __builtin_isinf(x)
 #define isnan(x) __builtin_isnan(x)
 #define signbit(x) __builtin_signbit(x)
 #define fabsf(x) __builtin_fabsf(x)
@@ -29,7 +31,7 @@ float tanhf(float x);
 float logf(float x);
 float erff(float x);
 
-/* No file of the firmware defines these functions: a build whose model calls one is refused when firmware is linked. */
+/* A target may lack some of these: a build whose model calls a missing function is refused when firmware is linked. */
 float acosf(float x);
 float acoshf(float x);
 float asinf(float x);
