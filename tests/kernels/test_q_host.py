@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense
+from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, Quantization
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.host.kernels import depthwise as depthwise_host
 from codegen_c.targets.host.kernels import elementwise as elementwise_host
@@ -24,6 +24,7 @@ from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
 from tests.kernels.host_layers import LAYERS, by_nines, dense, of_zeros, pointwise, single_channels
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
+from tests.kernels.test_q_refusals import byte_tensor
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import TILED
 from tests.kernels.test_qconv2d import convolutions as few_channels
@@ -95,6 +96,22 @@ def test_dense(flags: Sequence[str], operators: list[QDense], seed: int) -> None
 @given(st.lists(binaries(), min_size=4, max_size=8), seeds)
 def test_sums(flags: Sequence[str], operators: list[QBinary], seed: int) -> None:
     assert_portable_bytes(elementwise_host.KERNEL, operators, seed, flags)
+
+
+@pytest.mark.parametrize("low, high", [(0, 1), (-128, -127), (126, 127), (5, 5)])
+def test_sums_that_all_reach_a_clamp(low: int, high: int) -> None:
+    """No result bounds the addend on that side, and sums must still fit 32 bits."""
+    first, second = byte_tensor(1, 6, 4, 9, scale=1.0, zero_point=127), byte_tensor(1, 6, 4, 9, scale=1.0)
+    operators = [
+        QBinary(
+            inputs=(first, replace(second, quantization=Quantization(scale=1.0, zero_point=zero_point))),
+            outputs=(byte_tensor(1, 6, 4, 9, scale=1.0, zero_point=output),),
+            function="subtract", low=low, high=high, rounding="tflite",
+        )
+        for zero_point in (-128, 127) for output in (-128, 127)
+    ]  # fmt: skip
+    assert any(elementwise_host.KERNEL.refuses(operator, HOST) is None for operator in operators)
+    assert_portable_bytes(elementwise_host.KERNEL, operators, 1, ("-mavx2",))
 
 
 @pytest.mark.parametrize("flags", [AVX2, PLAIN, NATIVE], ids=["avx2", "plain", "native"])

@@ -67,10 +67,12 @@ def shifted_sum(operator: QBinary) -> ShiftedSum | None:
     ):
         return None
     sums = first * factors[0] + second * factors[1]
-    # Every result above the least one bounds the addend from below, and every one below the largest from above.
-    far = 1 << 62
-    least = ((exact << shift) - sums)[exact > operator.low].max(initial=-far)
-    most = (((exact + 1) << shift) - 1 - sums)[exact < operator.high].min(initial=far)
+    # Every result above the least one bounds the addend from below, and every one below the largest from above. Results
+    # that are all alike leave a side without a bound: one from the sums' own range keeps them within 32 bits.
+    least = ((exact << shift) - sums)[exact > operator.low].max(initial=(operator.low << shift) - sums.max())
+    most = (((exact + 1) << shift) - 1 - sums)[exact < operator.high].min(
+        initial=((operator.high + 1) << shift) - 1 - sums.min()
+    )
     if least > most:
         return None
     return ShiftedSum(first=factors[0], second=factors[1], addend=int(least + most) // 2, shift=shift)
