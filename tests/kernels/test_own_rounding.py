@@ -87,3 +87,11 @@ def test_the_first_multiple_in_a_window(step: int, least: int, width: int) -> No
     found = first_in_window(step, least, most, 1000)
     tried = (n for n in range(1000) if (n * step - least) % 1000 <= width)
     assert found == next(tried, -1)
+
+
+@pytest.mark.parametrize("short", [1, 2, 7])
+def test_a_step_just_below_the_modulus_needs_few_turns(short: int) -> None:
+    """Multiples of a step that is `short` less than the modulus go down by `short`."""
+    modulus, wanted = 1 << 32, 3000 * short
+    first = modulus - wanted
+    assert first_in_window(modulus - short, first, first + short - 1, modulus) == wanted // short

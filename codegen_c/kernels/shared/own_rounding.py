@@ -178,10 +178,13 @@ def _first_multiple(step: int, modulus: int, first: int, last: int) -> int:
     """Return the least n >= 0 with first <= n * step mod modulus <= last < modulus, or -1.
 
     Multiples go up by `step` until they pass the modulus. If none of the first round is in the window, the number of
-    rounds is the same question for a modulus of `step`: Euclid's algorithm, in as many turns.
+    rounds is the same question for a modulus of `step`: Euclid's algorithm, in as many turns. A step above half the
+    modulus goes down in place of up, so that each turn halves the modulus.
     """
     if first == 0:
         return 0
+    if 2 * step > modulus:
+        step, first, last = modulus - step, modulus - last, modulus - first
     if step == 0:
         return -1
     n = -(-first // step)
