@@ -23,7 +23,7 @@ from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from tests.boards.toy import write_texts
-from tests.kernels.quantized import elements, seeds
+from tests.kernels.quantized import elements, seeds, varied
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.execution.board import run_qemu
@@ -39,13 +39,13 @@ def check_random_operators(
     count: int = 16,
     firmwares: int = 1,
 ) -> None:
-    """Firmwares of `count` random operators each, which the kernel takes."""
+    """Firmwares of `count` random operators each, of several shapes, which the kernel takes."""
 
     @settings(
         max_examples=firmwares, deadline=None, derandomize=True, phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(st.lists(operators, min_size=count, max_size=count), seeds)
+    @given(varied(operators, least=count, most=count), seeds)
     def check(drawn: list[Operator], seed: int) -> None:
         assert_on_board(platform, [kernel.implement(one, target, StoredRows()) for one in drawn], drawn, seed)
 

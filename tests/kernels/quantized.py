@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import settings
@@ -24,6 +25,17 @@ scales = st.floats(-9.0, 0.0).map(lambda exponent: float(np.float32(2.0**exponen
 def limits(tensor: TensorType) -> tuple[int, int]:
     info = np.iinfo(tensor.dtype)
     return int(info.min), int(info.max)
+
+
+def varied(operators: st.SearchStrategy[Any], *, least: int, most: int) -> st.SearchStrategy[list[Any]]:
+    """Return lists of `least` to `most` operators, at least 2, whose outputs do not all have one shape.
+
+    Hypothesis begins with the simplest example: equal layers of a single element, whose limits leave one result. A test
+    of one or two examples would compare little else.
+    """
+    return st.lists(operators, min_size=least, max_size=most).filter(
+        lambda drawn: len({operator.output.shape for operator in drawn}) > 1
+    )
 
 
 @st.composite

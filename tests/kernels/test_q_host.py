@@ -23,7 +23,7 @@ from codegen_c.targets.host.kernels import products as products_host
 from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
 from tests.kernels.host_layers import LAYERS, by_nines, dense, of_zeros, pointwise, single_channels
-from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
+from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds, varied
 from tests.kernels.test_q_refusals import byte_tensor
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import TILED
@@ -65,35 +65,35 @@ def assert_portable_bytes(kernel: Kernel, operators: Sequence[Operator], seed: i
 
 @by_vectors
 @FEWER
-@given(st.lists(convolutions() | few_channels(), min_size=2, max_size=4), ROUNDINGS, seeds)
+@given(varied(convolutions() | few_channels(), least=2, most=4), ROUNDINGS, seeds)
 def test_conv2d(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(products_host.QCONV2D, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
 @FEWER
-@given(st.lists(few_channels(depthwise=True), min_size=2, max_size=4), ROUNDINGS, seeds)
+@given(varied(few_channels(depthwise=True), least=2, most=4), ROUNDINGS, seeds)
 def test_depthwise(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(depthwise_host.QDEPTHWISE, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
 @FEWER
-@given(st.lists(few_channels(tiled=TILED), min_size=1, max_size=2), ROUNDINGS, seeds)
+@given(varied(few_channels(tiled=TILED), least=2, most=2), ROUNDINGS, seeds)
 def test_winograd(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(winograd_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
 @FEWER
-@given(st.lists(dense_layers(sizes=SIZES, roundings=("onnx", "tflite")), min_size=2, max_size=5), seeds)
+@given(varied(dense_layers(sizes=SIZES, roundings=("onnx", "tflite")), least=2, most=5), seeds)
 def test_dense(flags: Sequence[str], operators: list[QDense], seed: int) -> None:
     assert_portable_bytes(products_host.QDENSE, operators, seed, flags)
 
 
 @by_vectors
 @FEWER
-@given(st.lists(binaries(), min_size=4, max_size=8), seeds)
+@given(varied(binaries(), least=4, most=8), seeds)
 def test_sums(flags: Sequence[str], operators: list[QBinary], seed: int) -> None:
     assert_portable_bytes(elementwise_host.KERNEL, operators, seed, flags)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel
 from codegen_c.operators.kinds import Operator
@@ -15,7 +14,7 @@ from codegen_c.targets.riscv_vector.kernels import pooling as pooling_rvv
 from codegen_c.targets.riscv_vector.kernels import products as products_rvv
 from tests.kernels.dsp import SOME
 from tests.kernels.on_target import for_target, taken_on
-from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
+from tests.kernels.quantized import assert_c_equals_reference, elements, seeds, varied
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qdense import dense_layers
@@ -36,7 +35,7 @@ STRATEGIES = {
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
     @settings(SOME, max_examples=2)
-    @given(st.lists(taken_on(ZVE32X, kernel, STRATEGIES[kernel]), min_size=1, max_size=5), seeds)
+    @given(varied(taken_on(ZVE32X, kernel, STRATEGIES[kernel]), least=2, most=5), seeds)
     def check(operators: list[Operator], seed: int) -> None:
         inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
         assert_c_equals_reference(operators, inputs, for_target(kernel, ZVE32X))
