@@ -90,7 +90,9 @@ def test_zeroed_variables_are_no_flash(tmp_path: Path) -> None:
     size = section_sizes(objects, toolchain)["sum.o"]
     assert size.bss == 400 and 112 <= size.data < 160 and size.text > 0
     stored = object_code(objects, toolchain).num_bytes
-    assert (stored["sum.o", "DATA"], stored["sum.o", "CODE"]) == (size.data, size.text)
+    assert (stored["sum.o", ".data.start"], stored["sum.o", ".rodata.table"]) == (12, 100)
+    code = stored["sum.o", ".text.sum"] + stored["sum.o", "CODE"]
+    assert code == size.text and sum(stored.values()) == size.text + size.data
 
 
 def test_its_makefile_builds_and_runs_it(tmp_path: Path) -> None:

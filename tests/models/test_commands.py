@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,10 +19,12 @@ from onnx import helper
 from typer.testing import CliRunner
 
 import tvm_ext
+from codegen_c.targets.registry import startup_of
 from tests.support.onnx_models import model_of, saved
 from tvm_ext.command_line import show as stages_shown
 from tvm_ext.command_line.main import app
 from tvm_ext.command_line.show import SafeConsole
+from tvm_ext.core.toolchain import linker_name
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,6 +85,37 @@ def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("PATH", str(tmp_path))
     text = told("doctor", status=1)
     assert "missing:" in text and "gcc-arm-none-eabi" in text
+    missing = {one["name"]: one["how"] for one in json.loads(told("doctor", "--json", status=1)) if not one["found"]}
+    tools = {
+        "clang-19": "clang-19", "wasm-ld-19": "lld-19", "ld.lld-19": "lld-19", "llvm-nm-19": "llvm-19",
+        "node": "nodejs", "qemu-hexagon": "qemu-user", "qemu-aarch64": "qemu-user",
+        "qemu-system-xtensa": "qemu-system-misc", "xtensa-lx106-elf-gcc": "gcc-xtensa-lx106",
+        "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    }  # fmt: skip
+    assert {name: missing.get(name) for name in tools} == {name: f"apt install {one}" for name, one in tools.items()}
+
+
+def test_doctor_names_the_tools_of_every_platform() -> None:
+    """Each program has its version, or the command that installs it."""
+    found = {one["name"]: one for one in json.loads(told("doctor", "--json"))}
+    for name in tvm_ext.Platform.shipped():
+        platform = tvm_ext.Platform.load(name)
+        if platform.board:
+            startup = startup_of(platform)
+            tools = {platform.toolchain.compiler_name, linker_name(platform.toolchain), startup.emulator}
+            assert tools | ({startup.emulator_runs} - {""}) <= set(found), name
+    assert all(one["found"] or one["how"] for one in found.values())
+    assert found["node"]["found"] in ("", subprocess_version("node"))
+    assert (
+        found["wasmtime"]["purpose"] == "runs firmware for wasm"
+        and found["qemu-hexagon"]["purpose"] == "runs firmware for hexagon_v66"
+    )
+
+
+def subprocess_version(program: str) -> str:
+    """Return the version that a program prints after a `v`, or an empty text without the program."""
+    path = shutil.which(program)
+    return subprocess.run([path, "--version"], capture_output=True, text=True).stdout.strip()[1:] if path else ""
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["with tables", "quiet"])

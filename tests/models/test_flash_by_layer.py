@@ -29,9 +29,10 @@ SHARED = '#include "shared.h"\nint helper(int n) { int s = 0; while (n > s * s) 
 
 ON_M4 = pytest.param("cortex_m4", marks=pytest.mark.board)
 ON_RISCV = pytest.param("riscv32", marks=pytest.mark.riscv_board)
+ON_WASM = pytest.param("wasm", marks=pytest.mark.wasm_board)
 
 
-@pytest.mark.parametrize("platform", ["host", ON_M4, ON_RISCV])
+@pytest.mark.parametrize("platform", ["host", ON_M4, ON_RISCV, ON_WASM])
 def test_functions_reach_what_they_call_and_read(platform: str, tmp_path: Path) -> None:
     toolchain: Toolchain = HOST_TOOLCHAIN if platform == "host" else Platform.load(platform).toolchain
     for name, text in {"layers.c": LAYERS, "shared.c": SHARED, "shared.h": "int helper(int n);\n"}.items():
@@ -49,7 +50,7 @@ def test_functions_reach_what_they_call_and_read(platform: str, tmp_path: Path) 
     assert code.num_bytes["layers.o", ".rodata.table"] == 256
 
 
-@pytest.mark.parametrize("platform", ["host", ON_M4])
+@pytest.mark.parametrize("platform", ["host", ON_M4, ON_WASM])
 def test_each_byte_is_counted_once(platform: str, packages: Packages) -> None:
     package = packages.small("layers", integer_network, platform, BuildOptions(verify=()))
     report = package.report

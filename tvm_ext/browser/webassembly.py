@@ -13,7 +13,7 @@ from codegen_c.emit.firmware import firmware_libraries
 from codegen_c.emit.module import module_link_flags
 from tvm_ext.core.errors import BadPackage, MissingTool, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import compile_objects, installed, link_program
+from tvm_ext.core.toolchain import compile_objects, installed, link_program, linker_name
 from tvm_ext.execution.host_model import library_sources
 from tvm_ext.packages.package import TRACE_FILE, Package
 from tvm_ext.packages.step_lines import copy_with_lines, step_lines
@@ -99,8 +99,8 @@ def _compares(report: dict[str, Any]) -> bool:
 def _browser_platform() -> Platform:
     """Return the platform of browsers. Raises MissingTool without its compiler and linker."""
     platform = Platform.load(PLATFORM)
-    compiler = platform.toolchain.compiler
-    missing = [name for name in (compiler, compiler.replace("clang", "wasm-ld")) if not installed(name)]
+    programs = (platform.toolchain.compiler_name, linker_name(platform.toolchain))
+    missing = [name for name in programs if not installed(name)]
     if missing:
         raise MissingTool(
             f"{' and '.join(missing)}: not on PATH, and a page needs WebAssembly. To get it: apt install "

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
@@ -18,13 +18,14 @@ from typing import Annotated
 import typer
 
 import tvm_ext
+from codegen_c.targets.registry import startup_of
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.options import AsJson, Debug, OnPlatform
 from tvm_ext.command_line.show import errors_shown, print_json, stages_shown, stdout
 from tvm_ext.core import errors
 from tvm_ext.core.errors import BadOptions, TvmExtError
-from tvm_ext.core.shipped import platform_path
-from tvm_ext.core.toolchain import install_hint, installed, run_tool
+from tvm_ext.core.shipped import core_names, platform_path
+from tvm_ext.core.toolchain import install_hint, installed, linker_name, run_tool
 from tvm_ext.report.cells import FoldingTable
 
 _BOARD = "board.toml"
@@ -167,11 +168,9 @@ class Finding:
 _PROGRAMS = (
     ("gcc", "compiles C for this machine", True),
     ("clang", "compiles C for this machine, instead of gcc", False),
-    ("arm-none-eabi-gcc", "compiles firmware for Arm", False),
-    ("qemu-system-arm", "runs firmware for Arm", False),
-    ("riscv64-unknown-elf-gcc", "compiles firmware for RISC-V", False),
-    ("qemu-system-riscv32", "runs firmware for RISC-V", False),
 )
+_MOST_PLATFORMS = 3
+"""Platforms that the purpose of a program names."""
 _LIBRARIES = (
     ("apache-tvm", "reads and compiles models", True, "pip install apache-tvm"),
     ("onnx", "reads .onnx files", True, "pip install onnx"),
@@ -192,7 +191,8 @@ def doctor_command(as_json: AsJson = False, debug: Debug = False) -> None:
     Tools are compilers, emulators and reference runtimes. Exit status 1 if a tool that every build needs is missing.
     """
     with errors_shown(as_json, debug):
-        found = [*_programs(), *_libraries()]
+        programs, packages = _tools_of_platforms()
+        found = [*_programs([*_PROGRAMS, *programs]), *_libraries([*_LIBRARIES, *packages])]
         if as_json:
             print_json([asdict(one) for one in found])
         else:
@@ -203,8 +203,40 @@ def doctor_command(as_json: AsJson = False, debug: Debug = False) -> None:
         raise typer.Exit(1)
 
 
-def _programs() -> Iterator[Finding]:
-    for name, purpose, needed in _PROGRAMS:
+_Program = tuple[str, str, bool]
+_Library = tuple[str, str, bool, str]
+
+
+def _tools_of_platforms() -> tuple[list[_Program], list[_Library]]:
+    """Return the programs and Python packages that the cores' toolchains and their targets' start-up code name."""
+    uses: dict[str, dict[str, list[str]]] = {}
+    packages: dict[str, list[str]] = {}
+    for core in map(tvm_ext.Platform.load, core_names()):
+        if core.board is None:
+            continue
+        toolchain, startup = core.toolchain, startup_of(core)
+        roles = [(toolchain.compiler_name, "compiles")]
+        roles += [(linker, "links")] if (linker := linker_name(toolchain)) != toolchain.compiler_name else []
+        roles += [(toolchain.tool("nm"), "reads objects")] if toolchain.links_with_lld else []
+        if startup.emulator_module:
+            packages.setdefault(startup.emulator, []).append(core.name)
+        roles += [(name, "runs") for name in (startup.emulator, startup.emulator_runs) if name and name not in packages]
+        for name, role in roles:
+            uses.setdefault(name, {}).setdefault(role, []).append(core.name)
+    programs = [(name, "; ".join(map(_firmware, roles, roles.values())), False) for name, roles in uses.items()]
+    return programs, [
+        (name, _firmware("runs", platforms), False, f"pip install {name}") for name, platforms in packages.items()
+    ]
+
+
+def _firmware(role: str, platforms: list[str]) -> str:
+    """Return what a tool does for platforms, of which the first few are named."""
+    more = len(platforms) - _MOST_PLATFORMS
+    return f"{role} firmware for {', '.join(platforms[:_MOST_PLATFORMS])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _programs(programs: Iterable[_Program]) -> Iterator[Finding]:
+    for name, purpose, needed in programs:
         path = installed(name)
         said = run_tool([path, "--version"], Path.cwd(), reads=()) if path else ""
         yield Finding(name=name, purpose=purpose, found=_version_in(said), how=install_hint(name), needed=needed)
@@ -212,12 +244,12 @@ def _programs() -> Iterator[Finding]:
 
 def _version_in(said: str) -> str:
     """Return the version that a program printed: the first one outside of parentheses, which hold the distributor's."""
-    numbers = re.findall(r"\b[0-9]+(?:\.[0-9]+)+", re.sub(r"\([^()]*\)", "", said))
+    numbers = re.findall(r"(?<![0-9.])[0-9]+(?:\.[0-9]+)+", re.sub(r"\([^()]*\)", "", said))
     return numbers[0] if numbers else said[:40].strip()
 
 
-def _libraries() -> Iterator[Finding]:
-    for name, purpose, needed, how in _LIBRARIES:
+def _libraries(libraries: Iterable[_Library]) -> Iterator[Finding]:
+    for name, purpose, needed, how in libraries:
         try:
             found = version(name)
         except PackageNotFoundError:

@@ -25,7 +25,7 @@ from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.options import CompileFor
 from tvm_ext.core.processes.at_once import turns
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.section_table import FILE_HEADING, has_segments, parsed_section, zeroed_bytes
+from tvm_ext.core.section_table import FILE_HEADING, DataSegment, has_segments, parsed_section, segments_of
 
 if TYPE_CHECKING:
     from tvm_ext.core.platform import Toolchain  # imports pydantic, for which --help does not wait
@@ -195,19 +195,19 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
         section = parsed_section(line)
         if section and section.kind:
             current[section.kind] = current.get(section.kind, 0) + section.num_bytes
-    for name, zeros in _zeros_in_data(text, objects, toolchain).items():
+    for name, segments in _segments(text, objects, toolchain).items():
+        zeros = sum(one.num_bytes for one in segments if one.is_zero)
         found[name]["data"] -= zeros
         found[name]["bss"] = found[name].get("bss", 0) + zeros
     return {name: SectionSizes(**sizes) for name, sizes in found.items()}
 
 
-def _zeros_in_data(table: str, objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int]:
-    """Return the bytes of zeroed variables that each object's data section stores, by name. table: objdump's."""
+def _segments(table: str, objects: Sequence[Path], toolchain: Toolchain) -> dict[str, list[DataSegment]]:
+    """Return the segments of each object's data section by its name; none for other objects. table: objdump's."""
     if not any(has_segments(line) for line in table.splitlines()):
         return {}
     command = [find_program(toolchain.tool("readobj")), "--sections", *_absolute(objects)]
-    listing = run_tool(command, objects[0].parent, reads=objects)
-    return {Path(path).name: zeros for path, zeros in zeroed_bytes(listing).items()}
+    return segments_of(run_tool(command, objects[0].parent, reads=objects))
 
 
 def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
@@ -342,7 +342,8 @@ def linker_name(toolchain: Toolchain) -> str:
     if not toolchain.links_with_lld:
         return f"{toolchain.prefix}gcc"
     version = toolchain.compiler.partition("-")[2]
-    return f"ld.lld-{version}" if version else "ld.lld"
+    linker = "wasm-ld" if any(flag.startswith("--target=wasm") for flag in toolchain.flags) else "ld.lld"
+    return f"{linker}-{version}" if version else linker
 
 
 def _arguments(flags: Sequence[str], toolchain: Toolchain) -> list[str]:
@@ -452,8 +453,9 @@ def find_program(name: str) -> str:
 def install_hint(name: str) -> str:
     """Return the command that installs a program on Debian and Ubuntu, or an empty string."""
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
-    llvm = re.fullmatch(r"(clang|ld\.lld|llvm)(?:-[a-z]+)?(-[0-9]+)?", name)
-    package = f"{llvm[1].removeprefix('ld.')}{llvm[2] or ''}" if llvm else _PACKAGES.get(known)
+    llvm = re.fullmatch(r"(clang|ld\.lld|wasm-ld|llvm)(?:-[a-z]+)?(-[0-9]+)?", name)
+    linkers = {"ld.lld": "lld", "wasm-ld": "lld"}
+    package = f"{linkers.get(llvm[1], llvm[1])}{llvm[2] or ''}" if llvm else _PACKAGES.get(known)
     return f"apt install {package.replace(' and ', ' ')}" if package else ""
 
 
@@ -489,8 +491,8 @@ def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and
 
 Place = tuple[str, str]
 """An object file's name, and one of its sections."""
-_SYMBOL = re.compile(r"[0-9a-f]+ (.{7}) (\S+)\t[0-9a-f]+ +(?:\.hidden )?(\S+)$")
-_RELOCATION = re.compile(r"[0-9a-f]+ +\S+ +(\S+?)(?:[+-](?:0x)?[0-9a-f]+)?$")
+_SYMBOL = re.compile(r"([0-9a-f]+) (.{7}) (\S+)\t([0-9a-f]+) +(?:\.hidden )?(\S+)$")
+_RELOCATION = re.compile(r"([0-9a-f]+) +\S+ +(\S+?)(?:[+-](?:0x)?[0-9a-f]+)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -513,8 +515,34 @@ class ObjectCode:
         return frozenset(place for place in seen if place in self.num_bytes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """Bytes [begin, end) of a section that holds all functions or all variables, and the place that they count as."""
+
+    begin: int
+    end: int
+    place: Place
+
+
+def _parts_of_data(file: str, segments: Sequence[DataSegment]) -> list[_Part]:
+    """Return the variables of an object's data section, each as a place of its own."""
+    return [_Part(begin=one.place, end=one.place + one.num_bytes, place=(file, one.name)) for one in segments]
+
+
+def _named(place: Place, name: str, address: int, segments: Sequence[DataSegment]) -> Place:
+    """Return the place of a symbol in a section of all functions or all variables."""
+    file, section = place
+    if section == "CODE":
+        return file, f".text.{name}"
+    inside = (one.name for one in segments if one.address <= address < one.address + max(one.num_bytes, 1))
+    return file, next(inside, section)
+
+
 def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
-    """Read objects with different file names. Raises MissingTool, BuildFailed."""
+    """Read objects with different file names. Raises MissingTool, BuildFailed.
+
+    Functions and variables of an object of WebAssembly count as sections, as those of other objects are.
+    """
     program = find_program(toolchain.tool("objdump"))
     command = [program, "-h", "-t", "-r", "-w", *(str(path.resolve()) for path in objects)]
     text = run_tool(command, objects[0].parent, reads=objects)
@@ -522,11 +550,15 @@ def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
     raw: dict[Place, list[str]] = {}
     known: dict[str, dict[str, Place]] = {}
     everywhere: dict[str, Place] = {}
-    file, section = "", ""
+    segments = _segments(text, objects, toolchain)
+    parts: dict[Place, list[_Part]] = {}
+    file, section, is_divided = "", "", False
     for line in text.splitlines():
         if head := FILE_HEADING.fullmatch(line):
-            file = Path(head[1]).name
+            file, is_divided = Path(head[1]).name, has_segments(line)
             known[file] = {}
+            if is_divided:
+                parts[file, "DATA"] = _parts_of_data(file, segments.get(file, ()))
         elif head := re.fullmatch(r"RELOCATION RECORDS FOR \[(\S+)\]:", line):
             section = head[1]
         elif part := parsed_section(line):
@@ -535,21 +567,33 @@ def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
             if part.kind not in (None, "bss"):
                 num_bytes[place] = num_bytes.get(place, 0) + part.num_bytes
         elif found := _SYMBOL.fullmatch(line):
-            known[file].setdefault(found[3], (file, found[2]))
-            if found[2] != "*UND*" and found[1][0] in "gu!w":
-                everywhere[found[3]] = (file, found[2])
+            address, flags, home, size, symbol = found.groups()
+            place, begin = (file, home), int(address, 16)
+            if is_divided and home != "*UND*":
+                place = _named(place, symbol, begin, segments.get(file, ()))
+                if home == "CODE":
+                    part = _Part(begin=begin, end=begin + int(size, 16), place=place)
+                    parts.setdefault((file, home), []).append(part)
+            known[file].setdefault(symbol, place)
+            if home != "*UND*" and flags[0] in "gu!w":
+                everywhere[symbol] = place
         elif found := _RELOCATION.fullmatch(line):
-            raw.setdefault((file, section), []).append(found[1])
+            at = int(found[1], 16)
+            inside = (one.place for one in parts.get((file, section), ()) if one.begin <= at < one.end)
+            raw.setdefault(next(inside, (file, section)), []).append(found[2])
 
-    for name, zeros in _zeros_in_data(text, objects, toolchain).items():
-        num_bytes[name, "DATA"] -= zeros
+    for whole, members in parts.items():
+        for one in members:
+            num_bytes[whole] -= one.end - one.begin
+            if not one.place[1].startswith(".bss"):
+                num_bytes[one.place] = num_bytes.get(one.place, 0) + one.end - one.begin
 
-    def home(place: Place, symbol: str) -> Place | None:
+    def defined(place: Place, symbol: str) -> Place | None:
         own = known[place[0]].get(symbol)
         return own if own and own[1] != "*UND*" else everywhere.get(symbol)
 
     references = {
-        place: frozenset(target for symbol in symbols if (target := home(place, symbol)))
+        place: frozenset(target for symbol in symbols if (target := defined(place, symbol)))
         for place, symbols in raw.items()
     }
     functions = {symbol: place for symbols in known.values() for symbol, place in symbols.items() if place in num_bytes}
