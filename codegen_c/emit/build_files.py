@@ -96,6 +96,8 @@ def emit_build_files(
         "module_file": module_file(model, platform) if module else "",
         "module_link": module_link_flags(platform) if module else [],
         "run": _run_command(platform, several) if board else [],
+        "emulator": startup_of(platform).emulator_title if board else "",
+        "run_place": startup_of(platform).run_place if board else "",
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,
         "head": cmake_of_forms(parts) if parts else "",

@@ -58,6 +58,7 @@ def emit_readme(
         own_flags={file: " ".join(flags) for file, flags in own_flags.items()},
         section=section_macro(model, arenas[0] if arenas else "ram"),
         instructions=verify["qemu"]["instructions"] if verify["qemu"] else None,
+        **_emulator_fields(report["machine"]),
     )  # fmt: skip
 
 
@@ -80,13 +81,10 @@ def verified(
 
     comparisons: of the forms that the model was transformed into; the C is the last form. machine: from `machine_of`.
     """
-    core = "the board in QEMU"
-    if machine is not None and machine["memories"]:
-        core = f"a core with the same instructions in QEMU (`{machine['name']}`)"
-    places = {"host": "the host", "qemu": core, "runner": "a device"}
+    places = {"host": "on the host", "qemu": _place(machine), "runner": "on a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
-        f"Verified on {places[target]} against {result['reference']}: {_largest(result['max_abs_error'])} over "
+        f"Verified {places[target]} against {result['reference']}: {_largest(result['max_abs_error'])} over "
         f"{result['elements']} output elements."
         for target, result in ran.items()
     ]
@@ -96,6 +94,23 @@ def verified(
     if own:
         sentences.append(f"**Compared with our own reading only:** {own}.")
     return " ".join(sentences)
+
+
+def _place(machine: Mapping[str, Any] | None) -> str:
+    """Return where an emulator ran the package. machine: from `machine_of`."""
+    if machine is not None and machine["memories"]:
+        return f"on a core with the same instructions in QEMU (`{machine['name']}`)"
+    emulator = "QEMU" if machine is None else machine["emulator"]
+    return "on the board in QEMU" if emulator == "QEMU" else f"in {emulator}"
+
+
+def _emulator_fields(machine: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the fields of the template that name the emulator: where `make run` runs, and what counts instructions."""
+    if machine is None:
+        return {}
+    model = f"on QEMU's model of the {'core' if machine['memories'] else 'board'}"
+    counted = model if machine["emulator"] == "QEMU" else f"in {machine['emulator']}"
+    return {"run_place": machine["run_place"], "counted": counted}
 
 
 def _largest(difference: float | None) -> str:
@@ -276,7 +291,7 @@ def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
         sections=report["artifacts"].get("sections"), stands_in=stands_in(machine),
         code_bytes=report["code_bytes"], weights_bytes=report["weights_bytes"],
         forms={} if bundle.other_cores else usages(bundle.name),
-        functions=report["shared_functions"], constants=report["shared_constants"],
+        functions=report["shared_functions"], constants=report["shared_constants"], **_emulator_fields(machine),
     )  # fmt: skip
 
 

@@ -94,6 +94,21 @@ class Startup:
     bounds_stack: bool = False
     image_flags: tuple[str, ...] = ()
 
+    @property
+    def emulator_title(self) -> str:
+        """Name of the emulator in texts: QEMU for its programs, and of other emulators their own."""
+        return "QEMU" if self.emulator.startswith("qemu-") else self.emulator
+
+    @property
+    def place(self) -> str:
+        """Words for where the firmware runs: on a board of QEMU, or in another emulator."""
+        return "on the board in QEMU" if self.emulator_title == "QEMU" else f"in {self.emulator_title}"
+
+    @property
+    def run_place(self) -> str:
+        """Words for where `make run` runs the firmware."""
+        return f"in {self.emulator_runs or self.emulator_title}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class InstructionSet:

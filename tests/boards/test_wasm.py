@@ -106,6 +106,20 @@ def test_its_makefile_builds_and_runs_it(tmp_path: Path) -> None:
     assert in_node(package.folder / "small.wasm", bytes(96), tmp_path)["status"] == 0
 
 
+def test_texts_name_the_emulator_that_ran_it(tmp_path: Path) -> None:
+    model = saved(SMALL_MODELS["two_inputs_two_outputs"](), tmp_path)
+    told: list[str] = []
+    package = tvm_ext.build(model, "wasm", tmp_path / "out", BuildOptions(verify=("qemu",)), progress=told.append)
+    readme, makefile = ((package.folder / name).read_text() for name in ("README.md", "Makefile"))
+    assert "Verified in wasmtime against onnxruntime" in readme and "`make run` runs it in node." in readme
+    assert "instructions in wasmtime. Instructions are not cycles." in readme
+    assert "small.elf, for wasmtime\n" in makefile and "the self-test in node\n" in makefile
+    page = (package.folder / "report.html").read_text()
+    for name, text in (("README.md", readme), ("Makefile", makefile), ("report.html", page), ("stages", str(told))):
+        assert "QEMU" not in text, name
+    assert "Verified in wasmtime" in page and "running in wasmtime" in told
+
+
 def test_a_missing_runtime_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu_start, "find_spec", lambda name: None)
     platform = Platform.load("wasm")

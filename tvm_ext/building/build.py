@@ -23,7 +23,7 @@ from codegen_c.emit.weights import is_weights_file
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
 from codegen_c.program.share_steps import share_steps
-from codegen_c.targets.registry import check_processors, machine_name
+from codegen_c.targets.registry import check_processors, machine_name, startup_of
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.building.ahead import compile_ahead
 from tvm_ext.building.artifacts import Artifacts, compile_package, write_texts
@@ -257,7 +257,7 @@ def _verifying(
         elf = compiling.result().elf
         if "qemu" not in targets or not elf:
             return None
-        with stage(progress, "running on the board in QEMU"):
+        with stage(progress, f"running {startup_of(compiled.platform).place}"):
             return run_qemu(
                 elf, compiled.platform, compiled.interface, subject.board_samples,
                 time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),

@@ -11,6 +11,7 @@ import numpy as np
 
 from codegen_c.emit.bundle import Bundle
 from codegen_c.program.makespan import SharedRun
+from codegen_c.targets.registry import startup_of
 from tvm_ext.building.selftest import SelfTest, drawn_faults
 from tvm_ext.building.subject import Subject, answer
 from tvm_ext.bundles.compiled import Built
@@ -75,7 +76,7 @@ def verify_bundle(
     if "qemu" in targets and built.elf:
         seconds = sum(board_seconds(one.compiled.modelled_instructions, _num_runs(one, selftests)) for one in subjects)
         several = bool(common.other_cores)
-        with stage(progress, "running all models on the board in QEMU"):
+        with stage(progress, f"running all models {startup_of(platform).place}"):
             for together in passes_of(common):
                 own = {one.model: one.board_samples for one in subjects if one.model in together}
                 boards |= run_bundle_on_board(

@@ -43,7 +43,7 @@ from codegen_c.program.steps import (
     writes,
 )
 from codegen_c.program.tensors import KeptState
-from codegen_c.targets.registry import machine_name
+from codegen_c.targets.registry import machine_name, startup_of
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.extensions import PASSES, extensions
 from tvm_ext.core.model_nodes import ModelNode
@@ -249,8 +249,8 @@ def _prediction(compiled: Compiled, best: BestCase | None) -> dict[str, Any]:
     predicted = partial(predicted_cycles, compiled.program, time, added_instructions=compiled.added_instructions)
     cycles = round(predicted())
     return {
-        "note": "Cycles are predicted, not measured, because QEMU does not model the timing of memories. They are "
-        "computed from modelled instructions and the mean cycles of an instruction in each kernel. tvm-ext profile "
+        "note": "Cycles are predicted, not measured, because emulators do not model the timing of memories. They "
+        "are computed from modelled instructions and the mean cycles of an instruction in each kernel. tvm-ext profile "
         "estimates cycles from executed instructions.",
         "cycles": cycles,
         "cycles_in_default_memory": round(predicted(only=default)),
@@ -545,7 +545,7 @@ def _is_driven(step: Step) -> bool:
 
 
 def machine_of(platform: Platform) -> dict[str, Any] | None:
-    """Return the QEMU machine that firmware runs on; None for a platform without a board.
+    """Return the emulated machine that firmware runs on; None for a platform without a board.
 
     memories: memories of a machine that has the platform's core but other memories; empty for the platform's own.
     """
@@ -556,4 +556,8 @@ def machine_of(platform: Platform) -> dict[str, Any] | None:
         {"name": memory.name, "capacity_bytes": memory.capacity_bytes}
         for memory in (platform.on_machine.memories if differs else ())
     ]
-    return {"name": machine_name(platform), "memories": memories}
+    startup = startup_of(platform)
+    return {
+        "name": machine_name(platform), "emulator": startup.emulator_title, "run_place": startup.run_place,
+        "memories": memories,
+    }  # fmt: skip

@@ -58,3 +58,9 @@ def stand_in(report: Mapping[str, Any]) -> str:
     """Return the name of a QEMU machine that has the platform's core but other memories, else an empty text."""
     machine: Any = report.get("machine")
     return str(machine.get("name")) if isinstance(machine, dict) and machine.get("memories") else ""
+
+
+def emulator_of(report: Mapping[str, Any]) -> str:
+    """Return the name of the emulator that ran the package; older reports have QEMU only, and do not name it."""
+    machine: Any = report.get("machine")
+    return str(machine.get("emulator", "QEMU")) if isinstance(machine, dict) else "QEMU"

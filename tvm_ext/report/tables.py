@@ -12,7 +12,7 @@ from rich.text import Text
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.report.cells import FoldingTable, TableByWidth, escape, number, percent, small_number
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.summary import elapsed_label, stand_in
+from tvm_ext.report.summary import elapsed_label, emulator_of, stand_in
 
 
 def report_tables(report: Report) -> list[RenderableType]:
@@ -98,7 +98,7 @@ def totals_table(report: Report) -> FoldingTable:
         table.add_row("image", escape(_image(report["image"])))
     qemu: Report = report["verify"].get("qemu") or {}
     label, alone = elapsed_label(report), report.get("single_processor_instructions")
-    table.add_row(f"{label} (QEMU; not cycles)", number(qemu.get("instructions")))
+    table.add_row(f"{label} ({emulator_of(report)}; not cycles)", number(qemu.get("instructions")))
     if alone is not None:
         table.add_row(f"{label}, one processor alone", number(alone))
     prediction: Report = report.get("prediction", {})

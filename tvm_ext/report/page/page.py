@@ -22,7 +22,7 @@ from tvm_ext.report.page.grids import Bar, Cost, Grid, budget_bars, costs, grids
 from tvm_ext.report.page.memory_picture import WORDS, MemoryPicture, arenas_of, memory_picture, overlays_of, things_of
 from tvm_ext.report.page.timeline_picture import TimelinePicture, timeline_picture
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.summary import elapsed_label, stand_in
+from tvm_ext.report.summary import elapsed_label, emulator_of, stand_in
 from tvm_ext.report.tables import bundle_tables, other_tables, totals_table, verification_table
 
 
@@ -97,11 +97,13 @@ def verdict(report: Report) -> tuple[str, str]:
     if not all(one["passed"] for one in results.values()):
         return "Verification failed", "bad"
     machine = stand_in(report)
-    board = f"a core with the same instructions in QEMU ({machine})" if machine else "the board in QEMU"
-    places = " and ".join({"host": "the host", "qemu": board}.get(place, place) for place in results)
+    emulator = emulator_of(report)
+    board = f"on a core with the same instructions in QEMU ({machine})" if machine else "on the board in QEMU"
+    board = board if emulator == "QEMU" else f"in {emulator}"
+    places = " and ".join({"host": "on the host", "qemu": board}.get(place, f"on {place}") for place in results)
     against = next((one["reference"] for one in results.values() if one.get("reference")), "an unnamed reference")
     own = any(one.get("own_reading") for one in results.values())
-    verdict = f"Verified on {places} against {against}"
+    verdict = f"Verified {places} against {against}"
     return (f"{verdict}, our own reading only", "doubt") if own else (verdict, "good")
 
 
@@ -115,7 +117,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
         ("flash", bytes_text(flash),
          f"weights {weights:,} B, code {'not measured' if code is None else f'{code:,} B'}"),
         ("stack", "-" if report["stack_bytes"] is None else bytes_text(report["stack_bytes"]),
-         "not measured" if report["stack_bytes"] is None else "measured in QEMU"),
+         "not measured" if report["stack_bytes"] is None else f"measured in {emulator_of(report)}"),
         _instructions_tile(report),
         ("multiply-adds", count_text(report["macs"]),
          f"in {len(report['steps']):,} steps{_at_best(report.get('macs_best_case'))}"),
@@ -129,7 +131,7 @@ def _instructions_tile(report: Report) -> tuple[str, str, str]:
     processor alone. Instructions of all processors together, measured or modelled, are labelled as a sum.
     """
     qemu: Report = report["verify"].get("qemu") or {}
-    executed = qemu.get("instructions")
+    executed, emulator = qemu.get("instructions"), emulator_of(report)
     prediction: Report = report.get("prediction") or {}
     total = prediction.get("instructions") or sum(step.get("modelled_instructions") or 0 for step in report["steps"])
     best = _at_best(prediction.get("instructions_best_case"))
@@ -137,14 +139,15 @@ def _instructions_tile(report: Report) -> tuple[str, str, str]:
     processors = report.get("processors") or []
     if not processors:
         return ("instructions", count_text(total) if executed is None else count_text(executed),
-                f"modelled{best}" if executed is None else f"executed in QEMU; modelled {modelled}")  # fmt: skip
+                f"modelled{best}" if executed is None else f"executed in {emulator}; modelled {modelled}")  # fmt: skip
     of_all = f"modelled {modelled}, summed over all {len(processors)} processors"
     if executed is None or report.get("makespan_instructions") is None:
         return "instructions, sum", modelled, of_all
     alone = report.get("single_processor_instructions")
     beside = [f"one processor alone {count_text(alone)}"] if alone is not None else []
     summed = sum(processor["instructions"] or 0 for processor in processors)
-    facts = ["elapsed in QEMU, waits included", *beside, f"sum of all, waits left out, {count_text(summed)}", of_all]
+    facts = [f"elapsed in {emulator}, waits included", *beside,
+             f"sum of all, waits left out, {count_text(summed)}", of_all]  # fmt: skip
     return elapsed_label(report), count_text(executed), "; ".join(facts)
 
 
