@@ -11,7 +11,7 @@ from codegen_c.tir.end_loops import has_open_loops
 from codegen_c.tir.plain_c import PlainC
 from codegen_c.tir.repeat import repeat_step
 from tvm_ext.core.decisions.composites import RepeatedStep
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.frontends.emitter import Emitter
 
 SIZE, COUNT = 4, 50
 

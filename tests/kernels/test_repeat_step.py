@@ -13,7 +13,7 @@ from tvm import relax
 from codegen_c.tir.legalize import alone
 from codegen_c.tir.repeat import repeat_step, step_of
 from tvm_ext.core.decisions.composites import RepeatedStep, Symbol
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.frontends.emitter import Emitter
 from tvm_ext.verification.judge_floats import NOISE_FACTOR
 from tvm_ext.verification.reference_runtimes.float64_runtime import run_reference
 

@@ -15,7 +15,7 @@ from tests.models.onnx_models import model_of, saved
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.frontends.onnx.operators import recurrent
+from tvm_ext.frontends import recurrent_layers
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 CHANNELS, HIDDEN = 5, 6
@@ -111,8 +111,8 @@ def test_unrolled_steps_give_the_same(kind: str, tmp_path: Path, monkeypatch: py
         np.random.default_rng(0).standard_normal((12, 1, CHANNELS)).astype(np.float32),
     )
     results = []
-    for most in (recurrent.MOST_UNROLLED, 0):
-        monkeypatch.setattr(recurrent, "MOST_UNROLLED", most)
+    for most in (recurrent_layers.MOST_UNROLLED, 0):
+        monkeypatch.setattr(recurrent_layers, "MOST_UNROLLED", most)
         package = tvm_ext.build(saved(model, tmp_path), "host", tmp_path / f"out_{most}", BuildOptions())
         with package.session() as session:
             results.append(session.run({"x": samples}))

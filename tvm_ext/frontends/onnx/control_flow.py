@@ -15,9 +15,9 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.emitter import Emitter
 from tvm_ext.frontends.loops import DATA_DEPENDENT, Emit, NotRepeated
 from tvm_ext.frontends.onnx.looped import Isolate, repeat_loop, repeat_scan
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.onnx.sequences import holds_sequence
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.shapes import ModelNotice

@@ -15,6 +15,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.emitter import Emitter
 from tvm_ext.frontends.loops import (
     DATA_DEPENDENT,
     MOST_UNROLLED,
@@ -28,7 +29,6 @@ from tvm_ext.frontends.loops import (
     is_short,
     repeat,
 )
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.statements import Statements
 

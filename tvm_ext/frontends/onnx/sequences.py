@@ -15,8 +15,8 @@ import onnx
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.emitter import Emitter
 from tvm_ext.frontends.loops import Emit
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 
 NO_STATIC_SIZE = "it is a sequence or an optional, which has no static size"

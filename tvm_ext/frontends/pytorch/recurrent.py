@@ -9,8 +9,8 @@ from typing import Any
 from tvm import relax
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.onnx.operators import recurrent
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.frontends import recurrent_layers
+from tvm_ext.frontends.emitter import Emitter
 from tvm_ext.frontends.pytorch.operators import Converter, arguments_of
 
 _PARAMETERS = 2
@@ -24,16 +24,16 @@ class _Cell:
     order: for each gate of ONNX, its index among PyTorch's gates. attributes: attributes of the ONNX operator.
     """
 
-    kind: recurrent.CellKind
+    kind: recurrent_layers.CellKind
     order: tuple[int, ...]
     attributes: dict[str, Any]
 
 
 _CELLS = {
-    "lstm.input": _Cell(kind=recurrent.LSTM, order=(0, 3, 1, 2), attributes={}),
-    "gru.input": _Cell(kind=recurrent.GRU, order=(1, 0, 2), attributes={"linear_before_reset": 1}),
-    "rnn_tanh.input": _Cell(kind=recurrent.RNN, order=(0,), attributes={}),
-    "rnn_relu.input": _Cell(kind=recurrent.RNN, order=(0,), attributes={"activations": (b"Relu",) * 2}),
+    "lstm.input": _Cell(kind=recurrent_layers.LSTM, order=(0, 3, 1, 2), attributes={}),
+    "gru.input": _Cell(kind=recurrent_layers.GRU, order=(1, 0, 2), attributes={"linear_before_reset": 1}),
+    "rnn_tanh.input": _Cell(kind=recurrent_layers.RNN, order=(0,), attributes={}),
+    "rnn_relu.input": _Cell(kind=recurrent_layers.RNN, order=(0,), attributes={"activations": (b"Relu",) * 2}),
 }
 
 
@@ -54,7 +54,7 @@ def _converter(cell: _Cell) -> Converter:
             w, r, bias = _weights(emit, weights, cell, directions, has_biases=given["has_biases"])
             before = [emit.slice(state, 0, layer * directions, (layer + 1) * directions) for state in states]
             inputs = [x, w, r, bias, None, *before, *[None] * 4]
-            made = recurrent.all_steps(emit, inputs, {**cell.attributes, "direction": direction}, cell.kind)
+            made = recurrent_layers.all_steps(emit, inputs, {**cell.attributes, "direction": direction}, cell.kind)
             y, *after = made.fields
             steps, _, batch, hidden = static_shape(y)
             x = emit.reshaped(emit.transposed(y, [0, 2, 1, 3]), (steps, batch, directions * hidden))

@@ -18,8 +18,8 @@ from codegen_c.kernels.shared.requantize_tflite import fixed_point
 from codegen_c.tir.repeat import repeat_step
 from relay_passes.dataflow import constant, static_shape
 from tvm_ext.core.decisions.composites import QuantizedLstm, RepeatedStep
-from tvm_ext.frontends.onnx.operators import recurrent
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.frontends import recurrent_layers
+from tvm_ext.frontends.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
@@ -162,7 +162,9 @@ def _float_layer(
     weights = map(constant, (of_input, of_hidden, np.concatenate([bias, np.zeros_like(bias)], axis=1)))
     states = [emit.reshaped(state, (1, *static_shape(state))) for state in (hidden, cell)]
     inputs = [sequence, *weights, None, *states, None]
-    output, *after = recurrent.all_steps(emit, inputs, {recurrent.CELL_LIMIT: max(clip, 0.0)}, recurrent.LSTM).fields
+    output, *after = recurrent_layers.all_steps(
+        emit, inputs, {recurrent_layers.CELL_LIMIT: max(clip, 0.0)}, recurrent_layers.LSTM
+    ).fields
     results = [(after[0], hidden), (after[1], cell)]
     steps, _, *shape = static_shape(output)
     return [*(emit.reshaped(value, static_shape(like)) for value, like in results),

@@ -14,8 +14,8 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.emitter import Emitter, dtype_name, known_ints
 from tvm_ext.frontends.onnx.element_types import dtype_of, in_bytes
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, known_ints
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import constant, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, number, padded
+from tvm_ext.frontends.emitter import Emitter, number, padded
 from tvm_ext.frontends.onnx.operators.quantized import product_of_integers
 from tvm_ext.frontends.refusals import Refused
 

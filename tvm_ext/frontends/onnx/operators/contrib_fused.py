@@ -14,9 +14,9 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number, padded
+from tvm_ext.frontends.emitter import Emitter, dtype_name, number, padded
 from tvm_ext.frontends.onnx.operators.matrices import Gemm
-from tvm_ext.frontends.onnx.operators.recurrent import activations
+from tvm_ext.frontends.recurrent_layers import activations
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]

@@ -17,8 +17,8 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.emitter import Emitter, dtype_name, number
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]

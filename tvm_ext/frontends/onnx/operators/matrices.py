@@ -12,7 +12,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
 from relay_passes.dataflow import array_of, constant, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of
+from tvm_ext.frontends.emitter import Emitter, dtype_name, ints_of
 from tvm_ext.frontends.refusals import Refused
 
 

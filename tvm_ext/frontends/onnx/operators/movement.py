@@ -9,7 +9,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, known_ints, number
+from tvm_ext.frontends.emitter import Emitter, dtype_name, ints_of, known_ints, number
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]

@@ -10,7 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
+from tvm_ext.frontends.emitter import Emitter, dtype_name, number
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]

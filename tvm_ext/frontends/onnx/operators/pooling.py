@@ -12,7 +12,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name
+from tvm_ext.frontends.emitter import Emitter, dtype_name
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.windows import Windows, averaged, count_of_windows, largest_of, places_of_largest, reduced
 

@@ -18,7 +18,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type, onn
 from relay_passes.dataflow import array_of, constant, static_shape
 from relay_passes.own_operators import extreme, onnx_scale, onnx_zero_point
 from tvm_ext.core.decisions.composites import RangePart
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number, padded
+from tvm_ext.frontends.emitter import Emitter, dtype_name, number, padded
 from tvm_ext.frontends.onnx.operators.pooling import AveragePool, MaxPool, windows
 from tvm_ext.frontends.refusals import Refused
 

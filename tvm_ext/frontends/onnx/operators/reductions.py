@@ -12,7 +12,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from codegen_c.tir.legalizations import arg_extreme
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
+from tvm_ext.frontends.emitter import Emitter, dtype_name, ints_of, number
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, known_ints, number
+from tvm_ext.frontends.emitter import Emitter, dtype_name, known_ints, number
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, gathered, interpolated, is_identity, taps
 
