@@ -34,7 +34,7 @@ HOST = "host"
 PLATFORMS = (
     "cortex_m0plus", "cortex_m23", "cortex_m3", "cortex_m4", "cortex_m7", "cortex_m33", "cortex_m52", "cortex_m55",
     "cortex_m85", "riscv32", "riscv32_zve32x", "riscv32_zve32f", "xtensa_lx106", "hexagon_v66", "wasm",
-    "raspberry_pi_4", "raspberry_pi_5",
+    "raspberry_pi_4", "raspberry_pi_5", "riscv64_v", "banana_pi_f3",
 )  # fmt: skip
 SAMPLES = 3
 

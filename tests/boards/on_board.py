@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from codegen_c.arena.plan import plan_memory
+from codegen_c.emit import firmware
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
@@ -22,12 +26,21 @@ from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
+from codegen_c.targets.registry import startup_of
 from tests.boards.toy import write_texts
 from tests.kernels.quantized import elements, seeds, varied
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.execution.board import run_qemu
 from tvm_ext.execution.qemu_start import link_firmware
+
+
+def set_vector_bits(monkeypatch: pytest.MonkeyPatch, platform: Platform, vector_bits: int) -> None:
+    """Emulate vectors of RISC-V of another length; the firmware stays the same."""
+    startup = startup_of(platform)
+    flags = [re.sub(r"vlen=\d+", f"vlen={vector_bits}", flag) for flag in startup.emulator_flags]
+    monkeypatch.setattr(firmware, "startup_of", lambda platform: replace(startup, emulator_flags=tuple(flags)))
+    assert f"vlen={vector_bits}" in " ".join(firmware.emulator_arguments(platform, "layers.elf", (), shift=None))
 
 
 def check_random_operators(

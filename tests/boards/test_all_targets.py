@@ -14,12 +14,14 @@ from tvm_ext import Package, Platform
 from tvm_ext.core.shipped import core_names
 
 OTHER_MARKS = {
+    "banana_pi_f3": "process_board",
     "hexagon_v66": "process_board",
     "raspberry_pi_4": "process_board",
     "raspberry_pi_5": "process_board",
     "riscv32": "riscv_board",
     "riscv32_zve32f": "riscv_clang",
     "riscv32_zve32x": "riscv_board",
+    "riscv64_v": "process_board",
     "wasm": "wasm_board",
     "xtensa_lx106": "xtensa_board",
 }

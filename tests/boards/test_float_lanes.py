@@ -11,6 +11,7 @@ import pytest
 
 from codegen_c.targets.registry import instruction_sets
 from tests.support.packages import Packages, sample
+from tests.support.sweeps import some_rows
 from tvm_ext import BuildOptions
 
 COMMON = Path(__file__).parents[2] / "codegen_c" / "runtime"
@@ -58,9 +59,11 @@ int main(void)
     return 0;
 }
 """
+RV64 = ("clang-19", "--target=riscv64-linux-gnu", "-march=rv64gcv", "-O2", "-static", "-fuse-ld=lld")
 FORMS = {
     "avx2": ("host", ("gcc", "-O2", "-mfma", "-mavx2"), ()),
     "neon": ("host", ("aarch64-linux-gnu-gcc", "-O2", "-static"), ("qemu-aarch64",)),
+    "rvv": ("zve32f", RV64, ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=256")),
 }
 
 
@@ -89,7 +92,7 @@ def test_lanes_have_the_bits_of_plain_c(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.board
 @pytest.mark.process_board
-@pytest.mark.parametrize(("platform", "most"), [("raspberry_pi_4", 0.5)])
+@pytest.mark.parametrize(("platform", "most"), some_rows([("raspberry_pi_4", 0.5)], sweep=[("riscv64_v", 0.4)]))
 def test_networks_have_the_bits_of_the_host_in_few_instructions(packages: Packages, platform: str, most: float) -> None:
     """Sums are in the same order on the host, which fuses as well. `most`: instructions for each multiply-add."""
     package = packages.shared("kws_fp32", platform, BuildOptions(verify=("host", "qemu")))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from codegen_c.targets.registry import startup_of
+from tests.boards.on_board import set_vector_bits
 from tests.support.packages import Packages, sample
 from tests.support.sweeps import some_of, some_rows
-from tvm_ext import BuildOptions, Package
-from tvm_ext.core.platform import Platform
-from tvm_ext.execution import qemu_start
+from tvm_ext import BuildOptions
 
 pytestmark = [pytest.mark.board, pytest.mark.riscv_board, pytest.mark.riscv_clang]
 
@@ -29,14 +25,6 @@ def test_networks_take_few_instructions(packages: Packages, model: str, most: fl
     assert verified["passed"] and verified["instructions"] < most * report["macs"]
 
 
-def run_with(package: Package, vector_bits: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
-    """Outputs of the package's firmware on a core whose vectors have so many bits."""
-    startup = startup_of(Platform.load(NAME))
-    longer = replace(startup, emulator_flags=(*startup.emulator_flags[:-1], f"rv32,v=true,vlen={vector_bits}"))
-    monkeypatch.setattr(qemu_start, "startup_of", lambda platform: longer)
-    return package.run_board([sample(package)]).outputs[0]
-
-
 @pytest.mark.parametrize("model", some_of(["kws_fp32"], sweep=["resnet_fp32", "kws_int8"]))
 def test_bits_are_those_of_the_host_for_vectors_of_any_length(
     packages: Packages, model: str, monkeypatch: pytest.MonkeyPatch
@@ -45,5 +33,6 @@ def test_bits_are_those_of_the_host_for_vectors_of_any_length(
     package = packages.shared(model, NAME, VERIFIED)
     expected = package.run(sample(package), on="host")
     for vector_bits in (128, 256, 512):
-        for name, array in run_with(package, vector_bits, monkeypatch).items():
+        set_vector_bits(monkeypatch, package.platform, vector_bits)
+        for name, array in package.run_board([sample(package)]).outputs[0].items():
             np.testing.assert_array_equal(array.view(np.uint8), np.asarray(expected[name]).view(np.uint8))

@@ -1,4 +1,4 @@
-"""Kernels of RISC-V's vectors on RV32: the instructions themselves against the numpy references."""
+"""Kernels of RISC-V's vectors, on RV32 and RV64: the instructions themselves against the numpy references."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.emit import firmware
 from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.operators.kinds import Operator, QConv2d, QPool2d, Window
-from codegen_c.targets.registry import startup_of
 from codegen_c.targets.riscv_vector.kernels import depthwise as depthwise_rvv
 from codegen_c.targets.riscv_vector.kernels import pooling as pooling_rvv
 from codegen_c.targets.riscv_vector.kernels import products as products_rvv
 from codegen_c.targets.riscv_vector.kernels.products import GroupedRescale
-from tests.boards.on_board import assert_on_board, check_random_operators
+from tests.boards.on_board import assert_on_board, check_random_operators, set_vector_bits
 from tests.kernels.on_target import taken_on
 from tests.kernels.test_q_rvv import STRATEGIES, ZVE32X
 from tests.kernels.test_qconv2d_dsp import image, pointwise
@@ -26,14 +24,19 @@ from tvm_ext.core.platform import Platform
 
 pytestmark = [pytest.mark.board, pytest.mark.riscv_board]
 
-PLATFORM = Platform.load("riscv32_zve32x")
-STARTUP = startup_of(PLATFORM)
+RV32, RV64 = "riscv32_zve32x", pytest.param("riscv64_v", marks=pytest.mark.process_board)
+
+
+@pytest.fixture(params=[RV32, RV64])
+def platform(request: pytest.FixtureRequest) -> Platform:
+    """A platform of each width of addresses; the kernels are the same."""
+    return Platform.load(request.param)
 
 
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
-def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
+def test_bytes_are_those_of_the_reference(platform: Platform, kernel: Kernel) -> None:
     """One firmware of sixteen random operators, of either type and rounding."""
-    check_random_operators(PLATFORM, ZVE32X, kernel, taken_on(ZVE32X, kernel, STRATEGIES[kernel]))
+    check_random_operators(platform, ZVE32X, kernel, taken_on(ZVE32X, kernel, STRATEGIES[kernel]))
 
 
 EACH_FORM = [(8, 7), (16, 12), (24, 8), (32, 32), (40, 33), (100, 20)]
@@ -41,14 +44,13 @@ EACH_FORM = [(8, 7), (16, 12), (24, 8), (32, 32), (40, 33), (100, 20)]
 
 
 @pytest.fixture(params=some_of([128, 512], sweep=[256]))
-def vector_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def vector_bits(platform: Platform, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Vectors of another length in QEMU; the firmware is the same."""
-    longer = replace(STARTUP, emulator_flags=(*STARTUP.emulator_flags[:-1], f"rv32,v=true,vlen={request.param}"))
-    monkeypatch.setattr(firmware, "startup_of", lambda platform: longer)
+    set_vector_bits(monkeypatch, platform, request.param)
     return int(request.param)
 
 
-def test_products_of_pairs_of_taps(vector_bits: int) -> None:
+def test_products_of_pairs_of_taps(platform: Platform, vector_bits: int) -> None:
     """Each form, with either rounding; weights of -127 for both taps; 7 pixels, so that some groups are not full."""
     operators: list[Operator] = []
     for channels, depth in EACH_FORM:
@@ -61,10 +63,10 @@ def test_products_of_pairs_of_taps(vector_bits: int) -> None:
     text = "".join(call.function.helpers for call in calls)
     assert {f".pixels = {pixels}" in text for pixels in (2, 5, 6)} == {True}
     assert ".has_pairs = true" in text and ".has_pairs = false" in text
-    assert_on_board(PLATFORM, calls, operators, vector_bits)
+    assert_on_board(platform, calls, operators, vector_bits)
 
 
-def test_two_weights_of_minus_128_are_multiplied_one_by_one() -> None:
+def test_two_weights_of_minus_128_are_multiplied_one_by_one(platform: Platform) -> None:
     """Their products with -128 would not fit into 16 bits together."""
     weights = np.full((16, 8), -128)
     apart = np.where(np.arange(8) % 2 == 0, -128, -127) * np.ones((16, 1), np.int64)
@@ -72,10 +74,10 @@ def test_two_weights_of_minus_128_are_multiplied_one_by_one() -> None:
         operator = pointwise(weight)
         call = products_rvv.QCONV2D.implement(operator, ZVE32X, StoredRows())
         assert f".has_pairs = {in_pairs}" in call.function.helpers
-        assert_on_board(PLATFORM, [call], [operator])
+        assert_on_board(platform, [call], [operator])
 
 
-def test_depthwise_convolutions_of_few_channels(vector_bits: int) -> None:
+def test_depthwise_convolutions_of_few_channels(platform: Platform, vector_bits: int) -> None:
     """Adjacent pixels together, if the stride is one; borders and rows by single pixels."""
     operators: list[Operator] = []
     for channels, stride in ((1, 1), (8, 1), (8, 2), (10, 1), (16, 1), (32, 1), (70, 1)):
@@ -93,10 +95,10 @@ def test_depthwise_convolutions_of_few_channels(vector_bits: int) -> None:
     calls = [depthwise_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators]
     text = "".join(call.function.helpers for call in calls)
     assert all(f".repeats = {repeats}" in text for repeats in (1, 2, 3, 4, 9))
-    assert_on_board(PLATFORM, calls, operators, vector_bits)
+    assert_on_board(platform, calls, operators, vector_bits)
 
 
-def test_pools_of_many_channels() -> None:
+def test_pools_of_many_channels(platform: Platform) -> None:
     """More than a group of registers holds, of either type; maxima with padding and limits."""
     operators: list[Operator] = []
     for dtype in ("int8", "uint8"):
@@ -112,10 +114,10 @@ def test_pools_of_many_channels() -> None:
         operators.append(
             QPool2d(inputs=(source,), outputs=(mean,), method="average", window=whole, low=low, high=low + 255)
         )
-    assert_on_board(PLATFORM, [pooling_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    assert_on_board(platform, [pooling_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
 
 
-def test_halves_go_to_even() -> None:
+def test_halves_go_to_even(platform: Platform) -> None:
     """Factors of a power of two: one sum of 16 lies halfway between two results."""
     weights = [np.random.default_rng(k).integers(-2, 3, (k, 8)) for k in (7, 16, 40)]
     operators = [
@@ -129,7 +131,7 @@ def test_halves_go_to_even() -> None:
     for operator in operators:
         assert GroupedRescale.of_convolution(operator).halves_even
     assert_on_board(
-        PLATFORM, [products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators
+        platform, [products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators
     )
 
 

@@ -424,6 +424,7 @@ _PACKAGES = {
     "xtensa-lx106-elf-gcc": "gcc-xtensa-lx106",
     "node": "nodejs",
     "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf",
+    "riscv64-linux-gnu-gcc": "gcc-riscv64-linux-gnu and libc6-dev-riscv64-cross",
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu and libc6-dev-arm64-cross",
     "gcc": "gcc",
     "clang": "clang",

@@ -16,6 +16,8 @@ static inline intptr_t linux_call(intptr_t number, intptr_t a, intptr_t b, intpt
     return x0;
 }
 
+#define LINUX_RUN_ON_STACK "mov sp, %0\n\tbl run_on_own_stack"
+
 #include "linux_calls.h"
 
 #endif

@@ -1,4 +1,4 @@
-"""Target RV32 with vectors of floats and integers (Zve32f) of 128 bits or more.
+"""Target RISC-V with vectors of floats and integers (Zve32f, or V of 64-bit processors) of 128 bits or more.
 
 Kernels for integers are those of the target with vectors of integers alone. Kernels for floats are the common ones, for
 vectors of 8 floats; the compiler must know the extension.
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from codegen_c.targets.instruction_set import FloatBlocks, InstructionSet
 from codegen_c.targets.riscv.startup import RISCV
+from codegen_c.targets.riscv_linux.startup import STARTUPS
 
 TARGET = InstructionSet(
     simd="zve32f",
@@ -23,5 +24,6 @@ TARGET = InstructionSet(
             RISCV, isas=("rv32imafc_zve32f",),
             emulator_flags=(*RISCV.emulator_flags, "-cpu", "rv32,v=true,vlen=128"),
         ),
+        *STARTUPS,
     ),
 )  # fmt: skip

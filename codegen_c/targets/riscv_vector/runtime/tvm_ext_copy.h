@@ -13,7 +13,7 @@ static inline void tvm_ext_copy(void *target, const void *source, size_t bytes)
 {
 #if TVM_EXT_RVV
     if (bytes > 0u) {
-        tvm_ext_rvv_copy((uint8_t *)target, (const uint8_t *)source, (int32_t)bytes);
+        tvm_ext_rvv_copy((uint8_t *)target, (const uint8_t *)source, (intptr_t)bytes);
     }
 #else
     (void)memcpy(target, source, bytes);

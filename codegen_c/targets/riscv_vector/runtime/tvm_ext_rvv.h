@@ -11,7 +11,7 @@
 #include <string.h>
 
 #if !defined(TVM_EXT_RVV)
-#if defined(__riscv_vector) && defined(__GNUC__) && __riscv_xlen == 32
+#if defined(__riscv_vector) && defined(__GNUC__)
 #define TVM_EXT_RVV 1
 #else
 #define TVM_EXT_RVV 0
@@ -25,6 +25,15 @@
 #else
 #define TVM_EXT_RVV_BEGIN ".option push\n\t.option arch, +zve32x\n\t"
 #define TVM_EXT_RVV_END ".option pop\n\t"
+#endif
+
+/* Loads the address or the number of the same size with index INDEX of an array at FROM, and the bytes of each. */
+#if defined(__riscv_xlen) && __riscv_xlen == 64
+#define TVM_EXT_RVV_LOAD(TO, INDEX, FROM) "ld %[" TO "], 8*" INDEX "(%[" FROM "])\n\t"
+#define TVM_EXT_RVV_ADDRESS_BYTES "8"
+#else
+#define TVM_EXT_RVV_LOAD(TO, INDEX, FROM) "lw %[" TO "], 4*" INDEX "(%[" FROM "])\n\t"
+#define TVM_EXT_RVV_ADDRESS_BYTES "4"
 #endif
 
 /* Clobber list: vector registers that a loop changes, for compilers that allocate them. */
@@ -55,10 +64,10 @@
 
 /* Copies `count` bytes; count > 0. A few bytes take one register, for some processors work on all registers of a group,
  * whatever the length of the vector. */
-TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source, int32_t count)
+TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source, intptr_t count)
 {
 #if TVM_EXT_RVV
-    int32_t length;
+    intptr_t length;
     __asm__ volatile(TVM_EXT_RVV_BEGIN "vsetvli %[length], %[count], e8, m1, ta, ma\n\t"
                                        "bne %[length], %[count], 1f\n\t"
                                        "vle8.v v0, (%[source])\n\t"
@@ -82,10 +91,10 @@ TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source,
 }
 
 /* Fills `count` bytes with a value; count > 0. */
-TVM_EXT_RVV_SHARED void tvm_ext_rvv_fill(uint8_t *target, int32_t value, int32_t count)
+TVM_EXT_RVV_SHARED void tvm_ext_rvv_fill(uint8_t *target, int32_t value, intptr_t count)
 {
 #if TVM_EXT_RVV
-    int32_t length;
+    intptr_t length;
     __asm__ volatile(TVM_EXT_RVV_BEGIN "1:\n\t"
                                        "vsetvli %[length], %[count], e8, m8, ta, ma\n\t"
                                        "vmv.v.x v0, %[value]\n\t"

@@ -31,17 +31,17 @@ typedef struct {
                                                            int32_t offset, const int8_t *weights,                \
                                                            const int32_t *starts, int32_t channels)              \
     {                                                                                                            \
-        for (int32_t k = 0; k < channels;) {                                                                     \
-            int32_t length;                                                                                      \
+        for (intptr_t k = 0; k < channels;) {                                                                    \
+            intptr_t length;                                                                                     \
             const uint8_t *x;                                                                                    \
             const uint8_t *const *tap = taps;                                                                    \
             const int8_t *w = &weights[k];                                                                       \
             __asm__ volatile(TVM_EXT_RVV_BEGIN "vsetvli %[length], %[left], e16, m4, ta, ma\n\t"                 \
                                                "vle32.v v0, (%[starts])\n"                                       \
                                                "1:\n\t"                                                          \
-                                               "lw %[x], 0(%[tap])\n\t"                                          \
+                                               TVM_EXT_RVV_LOAD("x", "0", "tap")                                 \
                                                "vle8.v v8, (%[w])\n\t"                                           \
-                                               "addi %[tap], %[tap], 4\n\t"                                      \
+                                               "addi %[tap], %[tap], " TVM_EXT_RVV_ADDRESS_BYTES "\n\t"          \
                                                "add %[x], %[x], %[offset]\n\t"                                   \
                                                "vle8.v v10, (%[x])\n\t"                                          \
                                                "add %[w], %[w], %[step]\n\t"                                     \
@@ -51,7 +51,7 @@ typedef struct {
                                                "vse32.v v0, (%[sums])\n\t" TVM_EXT_RVV_END                       \
                              : [length] "=&r"(length), [x] "=&r"(x), [tap] "+&r"(tap), [w] "+&r"(w)              \
                              : [left] "r"(channels - k), [starts] "r"(&starts[k]), [offset] "r"(offset + k),     \
-                               [step] "r"(channels), [end] "r"(&taps[count]), [sums] "r"(&sums[k])               \
+                               [step] "r"((intptr_t)channels), [end] "r"(&taps[count]), [sums] "r"(&sums[k])     \
                              : "memory" TVM_EXT_RVV_CHANGED);                                                    \
             k += length;                                                                                         \
         }                                                                                                        \
@@ -95,8 +95,8 @@ typedef struct {
 #define TVM_EXT_RVV_DEFINE_DEPTHWISE_PAIRS(SUFFIX, ROUND, BYTES, HALVES, WORDS)                                        \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_depthwise_pairs_##SUFFIX##_##ROUND(const tvm_ext_rvv_depthwise_task *task)     \
     {                                                                                                                  \
-        for (int32_t k = 0; k < task->count;) {                                                                        \
-            int32_t length, a, b, c, d, e;                                                                             \
+        for (intptr_t k = 0; k < task->count;) {                                                                       \
+            intptr_t length, a, b, c, d, e;                                                                            \
             const uint8_t *const *tap = task->taps;                                                                    \
             const int8_t *w = &task->weights[k];                                                                       \
             const tvm_ext_rvv_rescale *const by = task->requantize;                                                    \
@@ -107,13 +107,13 @@ typedef struct {
             __asm__ volatile(                                                                                          \
                 TVM_EXT_RVV_BEGIN "csrwi vxrm, 0\n\t"                                                                  \
                                   "vsetvli %[length], %[left], e8, " BYTES ", ta, ma\n\t"                              \
-                                  "lw %[a], 0(%[finish])\n\t"                                                          \
+                                  TVM_EXT_RVV_LOAD("a", "0", "finish")                                                 \
                                   "vle32.v v0, (%[a])\n\t"                                                             \
                                   "beq %[tap], %[pairs], 2f\n"                                                         \
                                   "1:\n\t"                                                                             \
-                                  "lw %[a], 0(%[tap])\n\t"                                                             \
-                                  "lw %[b], 4(%[tap])\n\t"                                                             \
-                                  "addi %[tap], %[tap], 8\n\t"                                                         \
+                                  TVM_EXT_RVV_LOAD("a", "0", "tap")                                                    \
+                                  TVM_EXT_RVV_LOAD("b", "1", "tap")                                                    \
+                                  "addi %[tap], %[tap], 2*" TVM_EXT_RVV_ADDRESS_BYTES "\n\t"                           \
                                   "add %[a], %[a], %[offset]\n\t"                                                      \
                                   "vle8.v v10, (%[w])\n\t"                                                             \
                                   "add %[w], %[w], %[step]\n\t"                                                        \
@@ -128,26 +128,26 @@ typedef struct {
                 "bne %[tap], %[pairs], 1b\n"                                                                           \
                 "2:\n\t"                                                                                               \
                 "beq %[tap], %[end], 3f\n\t"                                                                           \
-                "lw %[a], 0(%[tap])\n\t"                                                                               \
+                TVM_EXT_RVV_LOAD("a", "0", "tap")                                                                      \
                 "vle8.v v10, (%[w])\n\t"                                                                               \
                 "add %[a], %[a], %[offset]\n\t"                                                                        \
                 "vle8.v v8, (%[a])\n\t"                                                                                \
                 "vwmul.vv v16, v8, v10\n\t" TVM_EXT_RVV_PAIR_TYPE("e16", HALVES)                                       \
                 "vwadd.wv v0, v0, v16\n"                                                                               \
                 "3:\n\t"                                                                                               \
-                "lw %[a], 4(%[finish])\n\t"                                                                            \
-                "lw %[b], 8(%[finish])\n\t" TVM_EXT_RVV_PAIR_TYPE("e32", WORDS)                                        \
+                TVM_EXT_RVV_LOAD("a", "1", "finish")                                                                   \
+                TVM_EXT_RVV_LOAD("b", "2", "finish") TVM_EXT_RVV_PAIR_TYPE("e32", WORDS)                               \
                 "vle32.v v16, (%[a])\n\t"                                                                              \
                 "vle32.v v24, (%[b])\n\t"                                                                              \
-                "lw %[b], 12(%[finish])\n\t"                                                                           \
-                "lw %[c], 16(%[finish])\n\t"                                                                           \
-                "lw %[d], 20(%[finish])\n\t"                                                                           \
-                "lw %[e], 24(%[finish])\n\t" TVM_EXT_RVV_REQUANTIZE("v0", "v16", ROUND, BYTES, HALVES) \
+                TVM_EXT_RVV_LOAD("b", "3", "finish")                                                                   \
+                TVM_EXT_RVV_LOAD("c", "4", "finish")                                                                   \
+                TVM_EXT_RVV_LOAD("d", "5", "finish")                                                                   \
+                TVM_EXT_RVV_LOAD("e", "6", "finish") TVM_EXT_RVV_REQUANTIZE("v0", "v16", ROUND, BYTES, HALVES)         \
                 "vse8.v v0, (%[output])\n\t" TVM_EXT_RVV_END                                                           \
                 : [length] "=&r"(length), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [e] "=&r"(e),        \
                   [tap] "+&r"(tap), [w] "+&r"(w)                                                                       \
                 : [left] "r"(task->count - k), [finish] "r"(&finish), [offset] "r"(task->offset + k),                  \
-                  [step] "r"(task->pitch), [pairs] "r"(&task->taps[task->num_taps / 2 * 2]),                           \
+                  [step] "r"((intptr_t)task->pitch), [pairs] "r"(&task->taps[task->num_taps / 2 * 2]),                 \
                   [end] "r"(&task->taps[task->num_taps]), [output] "r"(&task->output[k])                               \
                 : "memory" TVM_EXT_RVV_CHANGED);                                                                       \
             k += length;                                                                                               \
@@ -259,7 +259,7 @@ TVM_EXT_INLINE void tvm_ext_rvv_depthwise_rows(const tvm_ext_rvv_depthwise_layer
 }
 
 #define TVM_EXT_RVV_DEFINE_DEPTHWISE_ROWS(NAME, METHOD)                                                                \
-    TVM_EXT_RVV_LOOPS void NAME(const tvm_ext_rvv_depthwise_layer *layer, const uint8_t **taps, const void *input,    \
+    TVM_EXT_RVV_LOOPS void NAME(const tvm_ext_rvv_depthwise_layer *layer, const uint8_t **taps, const void *input,     \
                                  void *output, const int8_t *weights, const int32_t *factors, void *scratch,           \
                                  int32_t row_begin, int32_t row_end)                                                   \
     {                                                                                                                  \

@@ -31,19 +31,19 @@ typedef struct {
 } tvm_ext_rvv_pairs_task;
 
 #if TVM_EXT_RVV
-/* Numbers that a loop loads when it needs them; the assembly has their offsets. */
+/* Numbers that a loop loads when it needs them; the assembly has their indices. */
 typedef struct {
     const int32_t *starts;
     const int32_t *multipliers;
     const int32_t *shifts;
-    int32_t left_shift;
-    int32_t zero_point;
-    int32_t low;
-    int32_t high;
+    intptr_t left_shift;
+    intptr_t zero_point;
+    intptr_t low;
+    intptr_t high;
 } tvm_ext_rvv_finish;
 
 /* Instructions for pixel PIXEL with its scalar WORD, products P and accumulators A. */
-#define TVM_EXT_RVV_PAIR_FIND(PIXEL, WORD, P, A, W, V, M) "lw %[x" PIXEL "], 4*" PIXEL "(%[p])\n\t"
+#define TVM_EXT_RVV_PAIR_FIND(PIXEL, WORD, P, A, W, V, M) TVM_EXT_RVV_LOAD("x" PIXEL, PIXEL, "p")
 #define TVM_EXT_RVV_PAIR_WORD(PIXEL, WORD, P, A, W, V, M) "lw %[" WORD "], 0(%[x" PIXEL "])\n\t"
 #define TVM_EXT_RVV_PAIR_BYTE(PIXEL, WORD, P, A, W, V, M) "lb %[" WORD "], 0(%[x" PIXEL "])\n\t"
 #define TVM_EXT_RVV_PAIR_NEXT(PIXEL, WORD, P, A, W, V, M) "srli %[" WORD "], %[" WORD "], 8\n\t"
@@ -51,7 +51,7 @@ typedef struct {
 #define TVM_EXT_RVV_PAIR_STEP_1(PIXEL, WORD, P, A, W, V, M) "addi %[x" PIXEL "], %[x" PIXEL "], 1\n\t"
 #define TVM_EXT_RVV_PAIR_ADD(PIXEL, WORD, P, A, W, V, M) "vwadd.wv " A ", " A ", " P "\n\t"
 #define TVM_EXT_RVV_PAIR_STORE(PIXEL, WORD, P, A, W, V, M) \
-    "lw %[a], 4*" PIXEL "(%[y])\n\tadd %[a], %[a], %[k]\n\tvse8.v " A ", (%[a])\n\t"
+    TVM_EXT_RVV_LOAD("a", PIXEL, "y") "add %[a], %[a], %[k]\n\tvse8.v " A ", (%[a])\n\t"
 
 /* The forms: pixels with registers, copies of the first accumulators, weights of two taps, multipliers and shifts. */
 #define TVM_EXT_RVV_EACH_1(DO) \
@@ -125,11 +125,11 @@ typedef struct {
 #define TVM_EXT_RVV_DEFINE_PAIRS(PIXELS, ROUND, BYTES, HALVES, WORDS)                                                 \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_pairs_##PIXELS##_##ROUND(const tvm_ext_rvv_pairs_task *task)                  \
     {                                                                                                                 \
-        for (int32_t k = 0; k < task->channels;) {                                                                    \
-            int32_t length, a, b, c, d, e, f;                                                                         \
+        for (intptr_t k = 0; k < task->channels;) {                                                                   \
+            intptr_t length, a, b, c, d, e, f;                                                                        \
             const uint8_t *x0, *x1, *x2, *x3, *x4, *x5;                                                               \
             const int8_t *weights = &task->weights[k];                                                                \
-            int32_t count = task->depth / 4;                                                                          \
+            intptr_t count = task->depth / 4;                                                                         \
             const tvm_ext_rvv_rescale *const by = task->requantize;                                                   \
             const int32_t *const starts = &task->factors[k];                                                          \
             const tvm_ext_rvv_finish finish = {starts,         &starts[task->pitch], &starts[2 * task->pitch],        \
@@ -139,7 +139,7 @@ typedef struct {
                 TVM_EXT_RVV_BEGIN                                                                                     \
                 "csrwi vxrm, 0\n\t"                                                                                   \
                 "vsetvli %[length], %[left], e8, " BYTES ", ta, ma\n\t"                                               \
-                "lw %[a], 0(%[t])\n\t"                                                                                \
+                TVM_EXT_RVV_LOAD("a", "0", "t")                                                                       \
                 "vle32.v v0, (%[a])\n\t" TVM_EXT_RVV_EACH_##PIXELS(TVM_EXT_RVV_PAIR_FIND)                             \
                     TVM_EXT_RVV_PAIR_COPY_##PIXELS "beqz %[n], 2f\n"                                                  \
                 "1:\n\t" TVM_EXT_RVV_EACH_##PIXELS(TVM_EXT_RVV_PAIR_WORD) TVM_EXT_RVV_PAIR_TAPS(                      \
@@ -158,14 +158,14 @@ typedef struct {
                 "addi %[n], %[n], -1\n\t"                                                                             \
                 "bnez %[n], 3b\n"                                                                                     \
                 "4:\n\t"                                                                                              \
-                "lw %[a], 4(%[t])\n\t"                                                                                \
-                "lw %[b], 8(%[t])\n\t"                                                                                \
+                TVM_EXT_RVV_LOAD("a", "1", "t")                                                                       \
+                TVM_EXT_RVV_LOAD("b", "2", "t")                                                                       \
                 "vle32.v " TVM_EXT_RVV_PAIR_M_##PIXELS ", (%[a])\n\t"                                                 \
                 "vle32.v v24, (%[b])\n\t"                                                                             \
-                "lw %[b], 12(%[t])\n\t"                                                                               \
-                "lw %[c], 16(%[t])\n\t"                                                                               \
-                "lw %[d], 20(%[t])\n\t"                                                                               \
-                "lw %[e], 24(%[t])\n\t" TVM_EXT_RVV_PAIR_TYPE("e32", WORDS)                                           \
+                TVM_EXT_RVV_LOAD("b", "3", "t")                                                                       \
+                TVM_EXT_RVV_LOAD("c", "4", "t")                                                                       \
+                TVM_EXT_RVV_LOAD("d", "5", "t")                                                                       \
+                TVM_EXT_RVV_LOAD("e", "6", "t") TVM_EXT_RVV_PAIR_TYPE("e32", WORDS)                                   \
                     TVM_EXT_RVV_REQUANTIZE(TVM_EXT_RVV_PAIR_SUMS_##PIXELS, TVM_EXT_RVV_PAIR_M_##PIXELS, ROUND, BYTES, \
                                            HALVES)                                                                    \
                         TVM_EXT_RVV_EACH_##PIXELS(TVM_EXT_RVV_PAIR_STORE) TVM_EXT_RVV_END                             \
@@ -173,7 +173,8 @@ typedef struct {
                   [f] "=&r"(f), [x0] "=&r"(x0), [x1] "=&r"(x1), [x2] "=&r"(x2), [x3] "=&r"(x3), [x4] "=&r"(x4),       \
                   [x5] "=&r"(x5), [w] "+&r"(weights), [n] "+&r"(count)                                                \
                 : [left] "r"(task->channels - k), [p] "r"(task->pixels), [y] "r"(task->elements),                     \
-                  [t] "r"(&finish), [s] "r"(task->channels), [r] "r"(task->depth % 4), [k] "r"(k)                     \
+                  [t] "r"(&finish), [s] "r"((intptr_t)task->channels), [r] "r"((intptr_t)(task->depth % 4)),          \
+                  [k] "r"(k)                                                                                          \
                 : "memory" TVM_EXT_RVV_CHANGED);                                                                      \
             k += length;                                                                                              \
         }                                                                                                             \

@@ -22,9 +22,9 @@ typedef struct {
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_largest_##SUFFIX(uint8_t *largest, const uint8_t *taps, int32_t step,   \
                                                          int32_t count, int32_t high, int32_t channels)         \
     {                                                                                                           \
-        for (int32_t k = 0; k < channels;) {                                                                    \
-            int32_t length;                                                                                     \
-            int32_t left = count;                                                                               \
+        for (intptr_t k = 0; k < channels;) {                                                                   \
+            intptr_t length;                                                                                    \
+            intptr_t left = count;                                                                              \
             const uint8_t *x = &taps[k];                                                                        \
             __asm__ volatile(TVM_EXT_RVV_BEGIN "vsetvli %[length], %[channels], e8, m8, ta, ma\n\t"             \
                                                "vle8.v v0, (%[largest])\n"                                      \
@@ -37,7 +37,7 @@ typedef struct {
                                                "vmin" SIGN ".vx v0, v0, %[high]\n\t"                            \
                                                "vse8.v v0, (%[largest])\n\t" TVM_EXT_RVV_END                    \
                              : [length] "=&r"(length), [left] "+&r"(left), [x] "+&r"(x)                         \
-                             : [channels] "r"(channels - k), [largest] "r"(&largest[k]), [step] "r"(step),      \
+                             : [channels] "r"(channels - k), [largest] "r"(&largest[k]), [step] "r"((intptr_t)step), \
                                [high] "r"(high)                                                                 \
                              : "memory" TVM_EXT_RVV_CHANGED);                                                   \
             k += length;                                                                                        \
@@ -68,9 +68,9 @@ TVM_EXT_RVV_DEFINE_LARGEST(u8, uint8_t, "u")
                                                           const uint8_t *taps, int32_t step, int32_t count,     \
                                                           int32_t channels)                                     \
     {                                                                                                           \
-        for (int32_t k = 0; k < channels;) {                                                                    \
-            int32_t length;                                                                                     \
-            int32_t left = count;                                                                               \
+        for (intptr_t k = 0; k < channels;) {                                                                   \
+            intptr_t length;                                                                                    \
+            intptr_t left = count;                                                                              \
             const uint8_t *x = &taps[k];                                                                        \
             __asm__ volatile(TVM_EXT_RVV_BEGIN "vsetvli %[length], %[channels], e16, m4, ta, ma\n\t"            \
                                                "vle32.v v0, (%[starts])\n"                                      \
@@ -83,7 +83,7 @@ TVM_EXT_RVV_DEFINE_LARGEST(u8, uint8_t, "u")
                                                "vse32.v v0, (%[sums])\n\t" TVM_EXT_RVV_END                      \
                              : [length] "=&r"(length), [left] "+&r"(left), [x] "+&r"(x)                         \
                              : [channels] "r"(channels - k), [starts] "r"(&starts[k]), [sums] "r"(&sums[k]),    \
-                               [step] "r"(step)                                                                 \
+                               [step] "r"((intptr_t)step)                                                       \
                              : "memory" TVM_EXT_RVV_CHANGED);                                                   \
             k += length;                                                                                        \
         }                                                                                                       \

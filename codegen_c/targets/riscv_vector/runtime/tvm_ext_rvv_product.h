@@ -22,7 +22,7 @@ typedef struct {
 } tvm_ext_rvv_product_task;
 
 #if TVM_EXT_RVV
-#define TVM_EXT_RVV_FIND(PIXEL) "lw %[x" PIXEL "], 4*" PIXEL "(%[pixels])\n\t"
+#define TVM_EXT_RVV_FIND(PIXEL) TVM_EXT_RVV_LOAD("x" PIXEL, PIXEL, "pixels")
 #define TVM_EXT_RVV_STEP(PIXEL, COUNT) "addi %[x" PIXEL "], %[x" PIXEL "], " COUNT "\n\t"
 #define TVM_EXT_RVV_STORE(SUMS) "vse32.v " SUMS ", (%[sums])\n\tadd %[sums], %[sums], %[pitch]\n\t"
 
@@ -64,7 +64,7 @@ typedef struct {
     TVM_EXT_RVV_STORE("v0") TVM_EXT_RVV_STORE("v4") TVM_EXT_RVV_STORE("v8") TVM_EXT_RVV_STORE("v12") \
     TVM_EXT_RVV_STORE("v16") TVM_EXT_RVV_STORE("v20")
 #define TVM_EXT_RVV_TAP_6(LOAD, AT)                                                                       \
-    TVM_EXT_RVV_WEIGHTS TVM_EXT_RVV_THREE(LOAD, AT, "0", "1", "2", "v0", "v4", "v8")                       \
+    TVM_EXT_RVV_WEIGHTS TVM_EXT_RVV_THREE(LOAD, AT, "0", "1", "2", "v0", "v4", "v8")                      \
     TVM_EXT_RVV_THREE(LOAD, AT, "3", "4", "5", "v12", "v16", "v20")
 
 /* Defines the sums of PIXELS pixels, with elements loaded by instruction LOAD and 16-bit weights in groups of GROUP
@@ -72,12 +72,12 @@ typedef struct {
 #define TVM_EXT_RVV_DEFINE_PRODUCT(NAME, LOAD, PIXELS, GROUP)                                                       \
     TVM_EXT_RVV_SHARED void NAME(const tvm_ext_rvv_product_task *task)                                              \
     {                                                                                                               \
-        for (int32_t k = 0; k < task->channels;) {                                                                  \
-            int32_t length, a, b, c;                                                                                \
+        for (intptr_t k = 0; k < task->channels;) {                                                                 \
+            intptr_t length, a, b, c;                                                                               \
             const uint8_t *x0, *x1, *x2, *x3, *x4, *x5;                                                             \
             const int8_t *weights = &task->weights[k];                                                              \
             int32_t *sums = &task->sums[k];                                                                         \
-            int32_t count = task->depth / 4;                                                                        \
+            intptr_t count = task->depth / 4;                                                                       \
             __asm__ volatile(                                                                                       \
                 TVM_EXT_RVV_BEGIN "vsetvli %[length], %[left], e16, " GROUP ", ta, ma\n\t"                          \
                                   "vle32.v v0, (%[starts])\n\t" TVM_EXT_RVV_FIND_##PIXELS TVM_EXT_RVV_START_##PIXELS \
@@ -93,11 +93,12 @@ typedef struct {
                                   "addi %[count], %[count], -1\n\t"                                                 \
                                   "bnez %[count], 3b\n"                                                             \
                                   "4:\n\t" TVM_EXT_RVV_STORE_##PIXELS TVM_EXT_RVV_END                               \
-                : [length] "=&r"(length), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [x0] "=&r"(x0), [x1] "=&r"(x1),  \
-                  [x2] "=&r"(x2), [x3] "=&r"(x3), [x4] "=&r"(x4), [x5] "=&r"(x5), [weights] "+&r"(weights),          \
+                : [length] "=&r"(length), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [x0] "=&r"(x0), [x1] "=&r"(x1), \
+                  [x2] "=&r"(x2), [x3] "=&r"(x3), [x4] "=&r"(x4), [x5] "=&r"(x5), [weights] "+&r"(weights),         \
                   [sums] "+&r"(sums), [count] "+&r"(count)                                                          \
                 : [left] "r"(task->channels - k), [starts] "r"(&task->starts[k]), [pixels] "r"(task->pixels),       \
-                  [step] "r"(task->channels), [pitch] "r"(4 * task->channels), [rest] "r"(task->depth % 4)          \
+                  [step] "r"((intptr_t)task->channels), [pitch] "r"((intptr_t)(4 * task->channels)),                \
+                  [rest] "r"((intptr_t)(task->depth % 4))                                                           \
                 : "memory" TVM_EXT_RVV_CHANGED);                                                                    \
             k += length;                                                                                            \
         }                                                                                                           \

@@ -27,9 +27,9 @@ typedef struct {
 #if TVM_EXT_RVV
 #define TVM_EXT_RVV_DEFINE_SUMS(SUFFIX, A, B, FIRST, SECOND)                                                       \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_sums_##SUFFIX(const tvm_ext_rvv_sum *sum, uint8_t *output, const uint8_t *a, \
-                                                      const uint8_t *b, int32_t count)                             \
+                                                      const uint8_t *b, intptr_t count)                            \
     {                                                                                                              \
-        int32_t length;                                                                                            \
+        intptr_t length;                                                                                           \
         __asm__ volatile(                                                                                          \
             TVM_EXT_RVV_BEGIN "csrwi vxrm, 0\n"                                                                    \
                               "1:\n\t"                                                                             \
@@ -60,7 +60,7 @@ typedef struct {
 #else
 #define TVM_EXT_RVV_DEFINE_SUMS(SUFFIX, A, B, FIRST, SECOND)                                                       \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_sums_##SUFFIX(const tvm_ext_rvv_sum *sum, uint8_t *output, const uint8_t *a, \
-                                                      const uint8_t *b, int32_t count)                             \
+                                                      const uint8_t *b, intptr_t count)                            \
     {                                                                                                              \
         for (int32_t i = 0; i < count; ++i) {                                                                      \
             const int32_t total = sum->start + (sum->first * ((const A *)a)[i]) + (sum->second * ((const B *)b)[i]); \

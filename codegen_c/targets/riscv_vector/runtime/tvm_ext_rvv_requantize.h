@@ -25,12 +25,12 @@ enum { TVM_EXT_RVV_STARTS, TVM_EXT_RVV_MULTIPLIERS, TVM_EXT_RVV_SHIFTS };
 #if TVM_EXT_RVV
 /* Defines the requantization of accumulators in groups of WIDE registers; narrowed groups take HALF and QUARTER. ROUND:
  * instructions from accumulators in v8, multipliers in v16 and shifts in v24 to results in v8. */
-#define TVM_EXT_RVV_DEFINE_REQUANTIZE(SUFFIX, WIDE, HALF, QUARTER, ROUND)                                       \
+#define TVM_EXT_RVV_DEFINE_REQUANTIZE(SUFFIX, WIDE, HALF, QUARTER, ROUND)                                        \
     TVM_EXT_RVV_SHARED void tvm_ext_rvv_requantize_##SUFFIX(const tvm_ext_rvv_rescale *rescale, uint8_t *output, \
                                                             const int32_t *sums, const int32_t *multipliers,     \
-                                                            const int32_t *shifts, int32_t count)                \
+                                                            const int32_t *shifts, intptr_t count)               \
     {                                                                                                            \
-        int32_t length;                                                                                          \
+        intptr_t length;                                                                                         \
         __asm__ volatile(                                                                                        \
             TVM_EXT_RVV_BEGIN "csrwi vxrm, 0\n"                                                                  \
                               "1:\n\t"                                                                           \

@@ -1,5 +1,6 @@
-/* Start of a program that QEMU runs as a process, with the C library of Linux. The stack lies in the program, so that
- * its use can be measured. */
+/* Start of a program with the C library of Linux, for targets without a startup.c of their own. The stack lies in the
+ * program, so that its use can be measured. Each semihosting_call.h defines LINUX_RUN_ON_STACK: assembly that sets the
+ * stack pointer to %0 and calls run_on_own_stack. */
 #include <stdint.h>
 
 #include "board.h"
@@ -23,5 +24,5 @@ __attribute__((constructor, used)) static void start(int count, char *const *arg
 {
     (void)count;
     process_arguments = arguments;
-    __asm__ volatile("mov sp, %0\n\tbl run_on_own_stack" : : "r"(&stack_limit[STACK_WORDS]) : "memory");
+    __asm__ volatile(LINUX_RUN_ON_STACK : : "r"(&stack_limit[STACK_WORDS]) : "memory");
 }

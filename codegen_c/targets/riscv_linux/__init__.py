@@ -1,0 +1,1 @@
+"""Start-up code of programs on Linux for 64-bit RISC-V."""
