@@ -177,3 +177,10 @@ def test_the_last_line_of_a_build_names_a_target_of_its_makefile(
 ) -> None:
     show_end(Path("out"), {**REPORT, "artifacts": {"library": "libnet.a", "elf": elf}}, 1.0)
     assert f"make -C out {target} " in capsys.readouterr().out
+
+
+def test_the_last_lines_of_a_build_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell would take a folder with a space as two words."""
+    show_end(Path("my out"), {**REPORT, "artifacts": {"library": "libnet.a", "elf": None}}, 1.0)
+    text = capsys.readouterr().out
+    assert "make -C 'my out' selftest " in text and "tvm-ext report 'my out' --html " in text

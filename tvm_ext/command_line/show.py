@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 import traceback
@@ -62,12 +63,13 @@ def show_end(folder: Path, report: dict[str, Any], seconds: float) -> None:
     """Print the last lines of a build: the package's folder, its memory, its verification, and the next commands."""
     from tvm_ext.report.summary import summary_line
 
+    quoted = shlex.quote(str(folder))  # the commands can be copied as they stand
     target = "run" if report["artifacts"]["elf"] else "selftest"
     lines = [
         summary_line(report),
         f"Package: {folder}, in {seconds:.1f} s. Next, read {folder}/README.md, or run",
-        f"  tvm-ext report {folder} --html     for a page with pictures",
-        f"  make -C {folder} {target:<17} for the self-test",
+        f"  tvm-ext report {quoted} --html     for a page with pictures",
+        f"  make -C {quoted} {target:<17} for the self-test",
     ]
     for line in lines:
         stdout.print(printable_lines(line), highlight=False, markup=False, soft_wrap=True)
