@@ -70,7 +70,7 @@ def test_results_that_a_cortex_m7_waits_for() -> None:
     assert table.block_cycles(code("ldmia\tr0!, {r4, r5, r6}", "adds\tr1, r2, #1")) == [2.5, 1], "lists start alone"
 
 
-UNPUBLISHED = {"armv8-m.base", "hexagonv66", "aarch64", "wasm32", "lx106"}
+UNPUBLISHED = {"armv8-m.base", "hexagonv66", "aarch64", "rv64gcv", "rv64gcv_zvl256b", "wasm32", "lx106"}
 """Processors whose vendors publish no cycles of instructions, and those of a virtual machine or of a whole system."""
 
 
