@@ -20,6 +20,7 @@ from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.alignment import aligned
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Link, Memory, Platform
 from tvm_ext.core.time_model import Traffic
 from tvm_ext.execution.qemu_start import started
@@ -51,10 +52,11 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """An operator in the form that a kernel computes, and the kernel."""
+    """An operator in the form that a kernel computes, and the kernel. is_best: no other kernel is modelled at less."""
 
     form: Operator
     made: Implementation
+    is_best: bool = True
 
 
 def by_roles(platform: Platform) -> Platform:
@@ -87,11 +89,11 @@ def _carved(memory: Memory, names: Sequence[str]) -> Iterator[Memory]:
         yield replace(memory, name=name, capacity_bytes=size, section=section, address=address)
 
 
-def measured(subjects: Sequence[Subject], platform: Platform) -> Iterator[Measured]:
+def measured(subjects: Sequence[Subject], platform: Platform, optimize: CompileFor = "speed") -> Iterator[Measured]:
     """Runs of kernels, some in one firmware. platform: `by_roles`. Raises MissingTool, BuildFailed, RunFailed."""
     for together in _batches(subjects, platform):
         compiled = _compiled(together, platform)
-        found = {layer.name: layer for layer in _run(compiled)}
+        found = {layer.name: layer for layer in _run(compiled, optimize)}
         for number, subject in enumerate(together):
             yield _measured(subject, found[f"k{number}"])
 
@@ -164,11 +166,11 @@ def _ports(program: Program, names: Sequence[str]) -> tuple[Port, ...]:
     return tuple(Port(name=t.name, source=t.name, shape=t.shape, dtype=t.dtype) for t in tensors)
 
 
-def _run(compiled: Compiled) -> list[LayerProfile]:
+def _run(compiled: Compiled, optimize: CompileFor) -> list[LayerProfile]:
     platform, table = compiled.platform, core_table(compiled.platform)
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        elf, steps = linked(compiled, platform, "speed", folder)
+        elf, steps = linked(compiled, platform, optimize, folder)
         (folder / "in.bin").write_bytes(b"".join(map(_noise, compiled.interface.inputs)))
         counting = profile_plugin(elf, platform, table, compiled.interface.run, folder, skip=0)
         started(elf, platform, None, folder, SECONDS, (), (), counting)

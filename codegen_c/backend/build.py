@@ -43,7 +43,7 @@ from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.decisions.models import ChangedPorts, PortLayouts, PortScales, Recomputed
 from tvm_ext.core.model_nodes import ModelNode, ModelState
-from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.options import BuildOptions, CompileFor
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 
 _UNSCALED, _NO_LAYOUTS, _UNCHANGED = PortScales(), PortLayouts(), ChangedPorts()
@@ -79,7 +79,8 @@ class Compiled:
     placing operators on several processors; None if all run on the first. recomputed: operators that run again; None if
     there was no search for them. sharing: files that other models of a bundle share with this model. parallel: the
     program as per-core schedules; None if the platform's first processor runs all of it. goes_on: True for a stream of
-    new frames whose outputs depend on all frames since the reset, because states of recurrent layers go on.
+    new frames whose outputs depend on all frames since the reset, because states of recurrent layers go on. optimize:
+    what the C is to be compiled for.
     """
 
     program: Program
@@ -97,6 +98,7 @@ class Compiled:
     sharing: Sharing = ALONE
     parallel: ParallelProgram | None = None
     goes_on: bool = False
+    optimize: CompileFor = "speed"
 
     @property
     def is_stream(self) -> bool:
@@ -251,8 +253,9 @@ def compile_region(
     used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes
     origin = replace(origin, memories=tuple(used_bytes.items()))
     return Compiled(
-        program=program, plan=plan, interface=interface, origin=origin, platform=platform, parallel=parallel
-    )
+        program=program, plan=plan, interface=interface, origin=origin, platform=platform, parallel=parallel,
+        optimize=options.compile_for,
+    )  # fmt: skip
 
 
 def _planned(

@@ -18,23 +18,25 @@ from codegen_c.program.extreme_runs import best_run, has_branches, instructions_
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Call, DriverWait, KernelCall, RowSteps, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.row_sequence import in_turn
 from tvm_ext.core.time_model import CoreTimes, Event, KernelTime, TimeModel, finish_cycles
 
 
-def time_model(platform: Platform, processor: str = "") -> TimeModel:
+def time_model(platform: Platform, processor: str = "", *, optimize: CompileFor = "speed") -> TimeModel:
     """Return the time model of a processor, with the measured times of its target and core.
 
-    processor: its name on the platform; the platform's first processor by default.
+    processor: its name on the platform; the platform's first processor by default. optimize: what the code is compiled
+    for.
     """
     core = platform.processor_named(processor)
     found = instruction_set_of(core)
-    times = found.times.get(platform.core_of(core), CoreTimes(cpus=(), cycles=1.0))
+    times = found.times_of(platform.core_of(core), optimize) or CoreTimes(cpus=(), cycles=1.0)
     calibrated = {kernel: KernelTime(cycles=factor * times.cycles) for kernel, factor in found.calibration.items()}
     return TimeModel(
         platform=platform, processor=processor, kernels={**calibrated, **times.kernels},
-        other=KernelTime(cycles=times.cycles),
+        other=KernelTime(cycles=times.cycles), optimize=optimize,
     )  # fmt: skip
 
 
@@ -171,7 +173,7 @@ def _time_on(processor: str, time: TimeModel) -> tuple[TimeModel, float]:
     one, other = (platform.processor_named(name) for name in (time.processor, processor))
     if not processor or one is other:
         return time, 1.0
-    return time_model(platform, processor), one.clock_hz / other.clock_hz
+    return time_model(platform, processor, optimize=time.optimize), one.clock_hz / other.clock_hz
 
 
 def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> float:

@@ -251,7 +251,7 @@ class KernelCandidate:
 
     @classmethod
     def of(cls, kernel: Kernel, form: Operator, target: Target, stored: StoredRows | None) -> Self:
-        made = kernel.implement(form, target, stored or StoredRows())
+        made = _implemented(kernel, form, target, stored or StoredRows())
         return cls(kernel=kernel, form=form, target=target, made=replace(made, block=target.block))
 
     @property
@@ -278,7 +278,7 @@ class KernelCandidate:
 
     def keeping(self, stored: StoredRows) -> Implementation:
         """Return the same implementation for operands of which only some rows are stored."""
-        return replace(self.kernel.implement(self.form, self.target, stored), block=self.target.block)
+        return replace(_implemented(self.kernel, self.form, self.target, stored), block=self.target.block)
 
 
 def _elementwise_in_rows(
@@ -288,4 +288,27 @@ def _elementwise_in_rows(
     image = as_image(operator)
     if image is None or kernel.refuses(image, target):
         return None
-    return lambda stored: replace(kernel.implement(image, target, stored), reference=whole.reference)
+    return lambda stored: replace(_implemented(kernel, image, target, stored), reference=whole.reference)
+
+
+def _implemented(kernel: Kernel, operator: Operator, target: Target, stored: StoredRows) -> Implementation:
+    """Return a kernel's implementation with the instructions that the target's core executes, where they were measured.
+
+    A kernel's own model counts one code for all compilers' flags.
+    """
+    made = kernel.implement(operator, target, stored)
+    factor = target.instruction_set.executed_instructions(made.kernel, target.core, target.optimize)
+    if factor == 1.0:
+        return made
+    made, parts = _executed(made, factor), made.accumulating
+    if parts is None:
+        return made
+
+    def in_parts(row_count: int, stored: StoredRows) -> Implementation:
+        return _executed(parts.implement(row_count, stored), factor)
+
+    return replace(made, accumulating=replace(parts, implement=in_parts))
+
+
+def _executed(made: Implementation, factor: float) -> Implementation:
+    return replace(made, instructions=round(made.instructions * factor))

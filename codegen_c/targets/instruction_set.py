@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tvm_ext.core.time_model import CoreTimes
+from tvm_ext.core.options import CompileFor
+from tvm_ext.core.time_model import IN_ROWS, CoreTimes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +121,8 @@ class InstructionSet:
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels without an entry.
     times: of kernels on cores, by the core's name; read from the folder's `times/`, which benchmarks/kernel_times.py
     writes. Other cores are assumed to execute one instruction per cycle.
+    times_for_size: the same for code that is compiled for size, read from `times_for_size/`; a core without them has
+    its `times`.
     strided_loads: strides of elements by which vectors are loaded, and the instructions that load and store one:
     compilers vectorize loops over these.
     ranking: kernel -> factor of its instructions where kernels are compared, if they take more cycles than others'.
@@ -138,6 +141,7 @@ class InstructionSet:
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
     times: Mapping[str, CoreTimes] = field(default_factory=dict[str, CoreTimes], hash=False)
+    times_for_size: Mapping[str, CoreTimes] = field(default_factory=dict[str, CoreTimes], hash=False)
     strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
     ranks_calibrated: bool = False
     ranking: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
@@ -146,3 +150,14 @@ class InstructionSet:
     dual_issue: tuple[str, ...] = ()
     startups: tuple[Startup, ...] = ()
     package: str = ""
+
+    def times_of(self, core: str, optimize: CompileFor) -> CoreTimes | None:
+        """Return the times of kernels on a core, by what the code is compiled for; None for a core without times."""
+        for_size = self.times_for_size.get(core) if optimize == "size" else None
+        return for_size or self.times.get(core)
+
+    def executed_instructions(self, kernel: str, core: str, optimize: CompileFor) -> float:
+        """Return the executed instructions for each that a kernel's own model counts; 1 where none were measured."""
+        times = self.times_of(core, optimize)
+        found = times.kernels.get(kernel.removesuffix(IN_ROWS)) if times else None
+        return found.instructions if found else 1.0

@@ -37,7 +37,12 @@ def instruction_sets() -> tuple[InstructionSet, ...]:
         declared: InstructionSet = import_module(f"{package}.target").TARGET
         if declared.simd in found:
             raise ImportError(f"target {declared.simd!r} is defined in {found[declared.simd].package} and {package}")
-        found[declared.simd] = replace(declared, package=package, times={**read_times(package), **declared.times})
+        found[declared.simd] = replace(
+            declared,
+            package=package,
+            times={**read_times(package, "speed"), **declared.times},
+            times_for_size={**read_times(package, "size"), **declared.times_for_size},
+        )
     return tuple(found[simd] for simd in sorted(found))
 
 

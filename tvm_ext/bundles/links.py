@@ -212,10 +212,10 @@ def _order_of(member: Member) -> str:
 def _cycles(member: Member, platform: Platform) -> int:
     """Return the predicted cycles of a variant on its processor, counted by the clock of the first processor."""
     if not member.processors:
-        return round(predicted_cycles(member.program, time_model(platform)))
+        return round(predicted_cycles(member.program, time_model(platform, optimize=member.optimize)))
     seen = platform_for(platform, member.processors)
     ratio = platform.processor.clock_hz / seen.processor.clock_hz
-    return round(predicted_cycles(member.program, time_model(seen)) * ratio)
+    return round(predicted_cycles(member.program, time_model(seen, optimize=member.optimize)) * ratio)
 
 
 def _row(group: BundledVariants, member: Member, platform: Platform) -> tuple[Needs, Needs]:

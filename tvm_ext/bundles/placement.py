@@ -147,7 +147,8 @@ def _times(
             continue
         compiled = known[key]
         if len(runs_on) == 1:
-            found[runs_on] = _nanoseconds(predicted_cycles(compiled.program, time_model(seen)) + copies, core)
+            time = time_model(seen, optimize=compiled.optimize)
+            found[runs_on] = _nanoseconds(predicted_cycles(compiled.program, time) + copies, core)
         elif compiled.parallel and compiled.placement and not compiled.program.states:
             makespan = compiled.placement["makespan_cycles"] + copies
             found[(core.name, *compiled.interface.servers)] = _nanoseconds(makespan, core)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self
 
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Link, Memory, Platform
 from tvm_ext.core.row_access import ColumnOperator
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
@@ -41,11 +42,14 @@ NONE = Traffic(transactions=0.0, bursts=0.0, num_bytes=0.0)
 class KernelTime:
     """Time of a kernel on a core.
 
+    instructions: executed for each instruction that the kernel's own model counts; the modelled instructions of its
+    implementations include this factor.
     cycles: for each modelled instruction, including loads and stores, if all memories were as fast as the core.
     input, output, constants, scratch: traffic for each byte that the kernel is modelled to read or write there.
     stack, code: traffic of its own data in the memories of stack and code, for each modelled instruction.
     """
 
+    instructions: float = 1.0
     cycles: float = 1.0
     input: Traffic = WORDS
     output: Traffic = WORDS
@@ -151,12 +155,14 @@ class TimeModel:
     processor: its name; empty for the first processor.
     kernels: times of its kernels.
     other: time of kernels without an entry.
+    optimize: what the kernels are compiled for, of which these are the times.
     """
 
     platform: Platform
     processor: str = ""
     kernels: Mapping[str, KernelTime] = field(default_factory=dict[str, KernelTime])
     other: KernelTime = UNIFORM
+    optimize: CompileFor = "speed"
 
     def kernel(self, name: str) -> KernelTime:
         """Return the time of a kernel. A kernel in rows without an entry has the time of the kernel that it calls."""

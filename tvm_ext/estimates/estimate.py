@@ -100,7 +100,7 @@ def estimate(
 def estimate_of(compiled: Compiled) -> Estimate:
     """Return the estimate of a compiled model."""
     platform, program, plan = compiled.platform, compiled.program, compiled.plan
-    time, added = time_model(platform), compiled.added_instructions
+    time, added = time_model(platform, optimize=compiled.optimize), compiled.added_instructions
     used = dict(compiled.origin.memories)
     by_kind = {"ram": 0, "rom": 0}
     for memory in platform.memories:

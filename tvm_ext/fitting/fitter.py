@@ -108,7 +108,7 @@ def ports_beside(compiled: Compiled) -> tuple[str, ...]:
 
 def _cycles(compiled: Compiled) -> float:
     """Return the predicted cycles of a run: on several processors, from its start to its end."""
-    time, added = time_model(compiled.platform), compiled.added_instructions
+    time, added = time_model(compiled.platform, optimize=compiled.optimize), compiled.added_instructions
     if compiled.parallel is None or compiled.placement is None:
         return predicted_cycles(compiled.program, time, added_instructions=added)
     return compiled.placement["makespan_cycles"] + time.compute_cycles("", added)

@@ -203,7 +203,7 @@ def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]
     """Return the predicted costs of the platform's first processor, followed by the costs of TVM's processors."""
     first: Processor = platform.processor
     ours = ProcessorCosts(
-        processor=first, time=time_model(platform), runs_floats=True,
+        processor=first, time=time_model(platform, optimize=options.compile_for), runs_floats=True,
         backend=backend_of(platform, options, remembering_lower()),
     )  # fmt: skip
     others = [

@@ -101,8 +101,9 @@ def make_report(
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)
     live = live_profile(program, plan)
-    best = best_case(program, time_model(platform), added_instructions=compiled.added_instructions)
-    worst = worst_case_steps(program, time_model(platform))
+    time = time_model(platform, optimize=compiled.optimize)
+    best = best_case(program, time, added_instructions=compiled.added_instructions)
+    worst = worst_case_steps(program, time)
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": compiled.origin.generator,
@@ -245,7 +246,8 @@ def _prediction(compiled: Compiled, best: BestCase | None) -> dict[str, Any]:
 
     With branches these are values of the worst case, and those of the best case are beside them.
     """
-    time, default = time_model(compiled.platform), compiled.platform.activations
+    time = time_model(compiled.platform, optimize=compiled.optimize)
+    default = compiled.platform.activations
     predicted = partial(predicted_cycles, compiled.program, time, added_instructions=compiled.added_instructions)
     cycles = round(predicted())
     return {
@@ -384,6 +386,7 @@ def described_step(
     live_bytes: live bytes in all memories while the step runs. worst: names of the steps of the run with the most
     cycles.
     """
+    time = time_model(compiled.platform, processor_of(step), optimize=compiled.optimize)
     kernel_calls = [call for call in calls(step) if isinstance(call, KernelCall)]
     modelled = [call.implementation.instructions for call in kernel_calls]
     return {
@@ -393,9 +396,7 @@ def described_step(
         "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or _transfer_kind(step),
         "macs": sum(call.implementation.macs for call in kernel_calls),
         "modelled_instructions": sum(modelled) if all(modelled) else None,
-        "predicted_cycles": round(
-            step_cycles(compiled.program, step, time_model(compiled.platform, processor_of(step)))
-        ),
+        "predicted_cycles": round(step_cycles(compiled.program, step, time)),
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         **_grown_weights(kernel_calls),
         **read_by(compiled, step),
