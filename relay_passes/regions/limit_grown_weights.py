@@ -6,7 +6,8 @@ Rewrite:
           Its kernel is then the fastest kernel that stores the weights as the model does.
 Leaves alone: layers whose weights do not grow; the layers that save the most time per byte, as long as all of them
 together stay within the share, or within 36 KiB for layers whose scratch does not make them the largest; and layers
-that save a larger fraction of the model's time than they add to its constants.
+that save a larger fraction of the model's time than they add to its constants. With a limit of all constants, layers
+that are left alone for these reasons are kept as the model has them where the constants would exceed the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LEAST_BUDGET_BYTES = 36 << 10
 kernel then needs more memory than any layer of the model needs now are left out, so that the arena stays."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Growth:
     """The bytes that a layer's fastest kernel adds, and the predicted time that it saves.
 
@@ -48,14 +49,21 @@ class LimitGrownWeights:
     """Mark composites whose weights may not grow.
 
     costs: of the processor that runs them.
-    share: the bytes that may be added, as a fraction of all constants. least_bytes: the bytes that may be added where
-    the share is less.
+    share: the bytes that may be added, as a fraction of all constants; None for no limit. least_bytes: the bytes that
+    may be added where the share is less. most_bytes: the bytes that all constants may take; None for no limit.
     """
 
-    def __init__(self, costs: ProcessorCosts, share: float = SHARE, least_bytes: int = LEAST_BUDGET_BYTES) -> None:
+    def __init__(
+        self,
+        costs: ProcessorCosts,
+        share: float | None = SHARE,
+        least_bytes: int = LEAST_BUDGET_BYTES,
+        most_bytes: int | None = None,
+    ) -> None:
         self.costs = costs
         self.share = share
         self.least_bytes = least_bytes
+        self.most_bytes = most_bytes
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         if not is_dataflow(mod["main"]):
@@ -84,9 +92,15 @@ class LimitGrownWeights:
                     )
                 )
         module = mod.clone()
-        dear = [one for one in growths if one.saved_nanoseconds * constants_bytes < one.num_bytes * nanoseconds]
-        share_bytes = int(constants_bytes * self.share)
-        for growth in _beyond(dear, share_bytes, max(self.least_bytes, share_bytes), largest):
+        left_out = list[_Growth]()
+        if self.share is not None:
+            dear = [one for one in growths if one.saved_nanoseconds * constants_bytes < one.num_bytes * nanoseconds]
+            share_bytes = int(constants_bytes * self.share)
+            left_out += _beyond(dear, share_bytes, max(self.least_bytes, share_bytes), largest)
+        if self.most_bytes is not None:
+            budget_bytes = self.most_bytes - constants_bytes
+            left_out += _beyond((one for one in growths if one not in left_out), budget_bytes, budget_bytes, largest)
+        for growth in left_out:
             module.update_func(growth.layer, growth.composite)
         return module
 

@@ -67,8 +67,9 @@ class Before:
 
 
 def kept(
-    grown: dict[str, tuple[int, int]], share: float = 0.1, least_bytes: int = 0, scratch_bytes: int = 0
-) -> list[str]:
+    grown: dict[str, tuple[int, int]], share: float | None = 0.1, least_bytes: int = 0, scratch_bytes: int = 0,
+    most_bytes: int | None = None,
+) -> list[str]:  # fmt: skip
     """Composites whose weights may not grow. grown: kind -> bytes that are added, instructions that are saved."""
     costs = ProcessorCosts(
         processor=M4.processor,
@@ -76,7 +77,7 @@ def kept(
         runs_floats=True,
         backend=GrowingBackend(grown=grown, scratch_bytes=scratch_bytes),
     )
-    after = LimitGrownWeights(costs, share, least_bytes)(Before)
+    after = LimitGrownWeights(costs, share, least_bytes, most_bytes)(Before)
     tvm.ir.assert_structural_equal(after["main"], Before["main"])
     return [var.name_hint for var, function in after.functions_items() if KeptWeights.read(function).is_set]
 
@@ -100,6 +101,23 @@ def test_weights_grow_within_the_share_or_where_they_pay(
 
 def test_without_a_share_only_what_pays_grows() -> None:
     assert kept({"nn_relu": (1, 0), "exp": (250, 6000)}, share=0.0) == ["relu"]
+
+
+def test_a_limit_of_all_constants_keeps_the_layers_that_save_the_least_for_a_byte() -> None:
+    """The constants are 2,000 bytes without pre-transformed weights."""
+    grown = {"nn_relu": (900, 10), "exp": (800, 10)}
+    assert kept(grown, share=None) == []
+    assert kept(grown, share=None, most_bytes=3700) == []
+    assert kept(grown, share=None, most_bytes=3699) == ["relu"]
+    assert kept(grown, share=None, most_bytes=2799) == ["exp", "relu"]
+    assert kept(grown, share=None, most_bytes=1000) == ["exp", "relu"], "also where nothing meets the limit"
+
+
+def test_a_limit_of_all_constants_holds_beside_the_share() -> None:
+    """What pays is kept, too, and the share is not raised to the limit."""
+    grown = {"nn_relu": (250, 6000), "exp": (150, 10)}
+    assert kept(grown) == [] and kept(grown, most_bytes=2399) == ["exp"] and kept(grown, most_bytes=2249) == ["relu"]
+    assert kept({"nn_relu": (250, 10)}, most_bytes=9000) == ["relu"]
 
 
 def test_small_models_may_grow_by_more_than_the_share() -> None:

@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Group
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -55,10 +57,13 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.files.output_folder import check_output, replaced_folder, write_manifest
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import OPTIONS, BuildOptions, Optimize
+from tvm_ext.core.progress import Progress
 from tvm_ext.core.shipped import choices
 from tvm_ext.report.cells import FoldingTable, binary, escape, number
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from tvm_ext.boxes import DetectorFile
     from tvm_ext.sweeps.candidates import SweepModel
 
@@ -302,6 +307,9 @@ def _best_rows(found: tvm_ext.Estimate) -> list[tuple[str, str]]:
     ]
 
 
+ParetoAxes = Literal["ram,instructions", "flash,cycles"]
+
+
 def pareto_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite, .tosa, .mlir or .pt2.")],
     platform: OnPlatform,
@@ -309,11 +317,22 @@ def pareto_command(
     shape: Shape = None,
     bind: Bind = None,
     signature: SignatureName = None,
-    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "balanced",
+    axes: Annotated[
+        ParetoAxes,
+        typer.Option(
+            help="ram,instructions compiles within smaller and smaller budgets of the arena. flash,cycles builds and "
+            "verifies for speed, for size and within limits of constants between them."
+        ),
+    ] = "ram,instructions",
+    optimize: Annotated[
+        Optimize | None,
+        typer.Option(help="What to compile for. Default: balanced. Points of flash,cycles have their own."),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="64KiB", help="Limit of the arena: a line in the plot, and the best point within it is chosen."
+            metavar="64KiB",
+            help="Limit of the arena, or of flash: a line in the plot, and the best point within it is chosen.",
         ),
     ] = None,
     jobs: Jobs = 1,
@@ -322,34 +341,59 @@ def pareto_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show RAM against time for smaller and smaller budgets. Time is in predicted instructions."""
+    """Show RAM against predicted instructions, or flash against predicted cycles, as Pareto-optimal points."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     budget_bytes = parse_bytes(budget, "--budget")
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         check_output(output)
+        if axes == "flash,cycles" and optimize is not None:
+            raise BadOptions("--optimize: --axes flash,cycles builds for speed and for size. Remove --optimize.")
         import_tvm_for(model)
-        from tvm_ext.estimates.pareto import pareto, write_pareto
-        from tvm_ext.report.listings import pareto_table
 
         with stages_shown(as_json) as show_stage:
             with show_stage(f"loading {model.name}"):
                 module = tvm_ext.load(
                     model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound, signature=signature
                 )
-            points = pareto(
-                module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
-                progress=show_stage,
-            )  # fmt: skip
-        write_pareto(points, model.name, board, output, budget_bytes=budget_bytes)
-        least = min(point.arena_bytes for point in points)
+            front = _flash_front if axes == "flash,cycles" else partial(_ram_front, optimize or "balanced")
+            shown, least = front(module, board, model, output, budget_bytes, jobs, scheduler, show_stage)
         if budget_bytes is not None and budget_bytes < least:
-            said = f"--budget {budget}: no point fits, so none is chosen; the smallest arena is {least} B."
+            limited = "flash" if axes == "flash,cycles" else "arena"
+            said = f"--budget {budget}: no point fits, so none is chosen; the smallest {limited} is {least} B."
             stderr.print(escape(said))
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
         else:
-            stdout.print(pareto_table(points))
+            stdout.print(shown)
+
+
+def _ram_front(
+    optimize: Optimize, module: Any, board: tvm_ext.Platform, model: Path, output: Path, budget: int | None,
+    jobs: int, scheduler: str | None, progress: Progress,
+) -> tuple[RenderableType, int]:  # fmt: skip
+    """Write the points of RAM and instructions; return them as a table, and the bytes of the smallest."""
+    from tvm_ext.estimates.pareto import pareto, write_pareto
+    from tvm_ext.report.listings import pareto_table
+
+    options = BuildOptions(optimize=optimize)
+    points = pareto(module, board, options, jobs=jobs, scheduler=scheduler, progress=progress)
+    write_pareto(points, model.name, board, output, budget_bytes=budget)
+    return pareto_table(points), min(point.arena_bytes for point in points)
+
+
+def _flash_front(
+    module: Any, board: tvm_ext.Platform, model: Path, output: Path, budget: int | None, jobs: int,
+    scheduler: str | None, progress: Progress,
+) -> tuple[RenderableType, int]:  # fmt: skip
+    """Write the points of flash and cycles; return them as a table, and the bytes of the smallest."""
+    from tvm_ext.building.flash_pareto import command_note, flash_pareto, write_flash_pareto
+    from tvm_ext.report.listings import flash_table
+
+    points = flash_pareto(module, board, jobs=jobs, scheduler=scheduler, progress=progress)
+    write_flash_pareto(points, model, board, output, budget_bytes=budget)
+    shown = Group(flash_table(points), escape(command_note(model, board)))
+    return shown, min(point.flash_bytes for point in points)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,7 +121,8 @@ def cost_rule(platform: Platform, options: BuildOptions) -> CostRule | None:
     may rise up to half of the memory, because an arena may be larger than the peak.
     """
     core = platform.processor
-    if platform.core_of(core) not in instruction_set_of(core).times or not computes_floats(platform, options):
+    has_times = instruction_set_of(core).times_of(platform.core_of(core), options.compile_for) is not None
+    if not has_times or not computes_floats(platform, options):
         return None
     plain = replace(options, io="arena", place_port=None)
     backend = backend_of(platform, plain, remembering_lower(), estimate=cache(footprint_of))
@@ -226,11 +227,7 @@ def before_order(
         CancelMoves(),
         JoinSpectra(backend),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
-        *(
-            [LimitGrownWeights(processor_costs(platform, options, backend, "first")[0])]
-            if _is_balanced(backend, options)
-            else []
-        ),
+        *([_limit_grown_weights(platform, options, backend)] if _limits_grown_weights(backend, options) else []),
         *(
             [StreamPorts(rereads=options.reread)]
             if options.io == "stream"
@@ -242,9 +239,20 @@ def before_order(
     ]
 
 
-def _is_balanced(backend: CodegenBackend, options: BuildOptions) -> bool:
-    """Return True if pre-transformed weights are limited to those whose time saved is worth the flash."""
-    return options.optimize == "balanced" and not options.least_flash and backend.target.instruction_set.runs_from_flash
+def _limits_grown_weights(backend: CodegenBackend, options: BuildOptions) -> bool:
+    """Return True if weights are pre-transformed only where that is worth the flash, or within `flash`."""
+    if options.least_flash or options.optimize == "size":
+        return False
+    is_scarce = backend.target.instruction_set.runs_from_flash
+    return options.flash is not None or (options.optimize == "balanced" and is_scarce)
+
+
+def _limit_grown_weights(platform: Platform, options: BuildOptions, backend: CodegenBackend) -> tvm.transform.Pass:
+    """Return the pass that limits pre-transformed weights. With optimize = 'speed', only `flash` limits them."""
+    costs, most_bytes = processor_costs(platform, options, backend, "first")[0], options.flash_bytes
+    if options.optimize == "balanced":
+        return LimitGrownWeights(costs, most_bytes=most_bytes)
+    return LimitGrownWeights(costs, share=None, most_bytes=most_bytes)
 
 
 def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
@@ -262,7 +270,7 @@ def cutting(
     """
     if len(options.cores_of(platform)) > 1 or options.offloads_of(platform):
         return tvm.transform.Sequential([])
-    return CutForMemories(backend, time_model(platform), limits, known)
+    return CutForMemories(backend, time_model(platform, optimize=options.compile_for), limits, known)
 
 
 def sharing(
@@ -291,7 +299,8 @@ def processor_costs(
     soft = not computes_floats(platform, options)  # without any FPU all processors compute floats in software
     return [
         ProcessorCosts(
-            processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
+            processor=core, time=time_model(platform, core.name, optimize=options.compile_for),
+            runs_floats=soft or core.fpu != "none",
             backend=backend_of(
                 platform, options, backend.lower, core, backend.target.measurements, backend.estimate
             ),
@@ -318,9 +327,10 @@ def from_memory(
     costs: the result of `processor_costs` if several processors may run operators.
     """
     others = {cost.processor.name: cost for cost in costs[1:]}
+    time = time_model(platform, optimize=backend.target.optimize)
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(backend, time_model(platform), limits, others)] if limits else []),
+        *([AssignMemories(backend, time, limits, others)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]

@@ -19,19 +19,9 @@ from tvm_ext.core.progress import Progress, stage
 from tvm_ext.fitting.fit import nearest_bytes, nothing_fits, search
 from tvm_ext.frontends.load import load
 from tvm_ext.frontends.memory_scopes import in_scopes
-from tvm_ext.report.page.drawing import (
-    DARK,
-    FONT,
-    LIGHT,
-    Rect,
-    byte_ticks,
-    bytes_text,
-    count_text,
-    round_ticks,
-    text_width,
-    variables,
-)
-from tvm_ext.report.page.page import environment
+from tvm_ext.report.listings import pareto_table
+from tvm_ext.report.page.front_page import front_page
+from tvm_ext.report.page.front_picture import FrontAxes, FrontPoint, front_picture
 from tvm_ext.services.executors import opened_services
 from tvm_ext.services.job import OpenServices
 
@@ -72,18 +62,22 @@ def pareto(
 def write_pareto(
     points: Sequence[Point], model: str, platform: Platform, folder: Path, *, budget_bytes: int | None = None
 ) -> None:
-    """Write `pareto.json` and `pareto.svg` to a folder, which is replaced as a whole. Raises BadPackage if it cannot.
+    """Write `pareto.json`, `pareto.svg` and `pareto.html` to a folder, which is replaced as a whole.
 
+    Raises BadPackage if it cannot.
     budget_bytes: limit of the arena. The entry `chosen` is the point within the limit with the fewest instructions,
     or None.
     """
     best = chosen(points, budget_bytes)
     record = {
-        "model": model, "platform": platform.name, "points": [asdict(point) for point in points],
+        "model": model, "platform": platform.name, "axes": ["ram", "instructions"],
+        "points": [asdict(point) for point in points],
         "budget_bytes": budget_bytes, "chosen": asdict(best) if best else None,
     }  # fmt: skip
-    picture = pareto_picture(points, f"{model} on {platform.name}", budget_bytes)
-    texts = {"pareto.json": json_text(record) + "\n", "pareto.svg": picture}
+    title = f"{model} on {platform.name}"
+    picture = pareto_picture(points, title, budget_bytes)
+    page = front_page(title, picture, [pareto_table(points)])
+    texts = {"pareto.json": json_text(record) + "\n", "pareto.svg": picture, "pareto.html": page}
     with replaced_folder(folder) as new:
         for name, text in texts.items():
             (new / name).write_text(text, encoding="utf-8")
@@ -143,30 +137,7 @@ def budgets_of(most: int, least: int) -> list[int]:
     return [most - (most - least) * step // (STEPS - 1) for step in range(1, STEPS)]
 
 
-WIDTH, HEIGHT = 640.0, 380.0
-"""Size of the plot inside its axes, in units of the SVG."""
-_LINE = FONT + 4.0
-_ROOM = 8.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A point in the plot: its position, and the text and area of its label."""
-
-    x: float
-    y: float
-    text: str
-    area: Rect
-    is_chosen: bool
-
-    @property
-    def leader(self) -> str:
-        """SVG path from the point to its label; empty if the label is right beside the point."""
-        x = min(max(self.x, self.area.x), self.area.right)
-        y = min(max(self.y, self.area.y + 2), self.area.bottom - 2)
-        return (
-            f"M{self.x} {self.y}L{x:.1f} {y:.1f}" if abs(self.y - y) > _LINE / 2 or abs(self.x - x) > 2 * _ROOM else ""
-        )
+AXES = FrontAxes(num_bytes="arena, bytes", cost="instructions of a run, modelled")
 
 
 def chosen(points: Sequence[Point], budget_bytes: int | None) -> Point | None:
@@ -176,84 +147,12 @@ def chosen(points: Sequence[Point], budget_bytes: int | None) -> Point | None:
 
 
 def pareto_picture(points: Sequence[Point], title: str, budget_bytes: int | None = None) -> str:
-    """Return the plot as an SVG, light or dark as the reader's system prefers.
-
-    budget_bytes: drawn as a line, and the best point within it is highlighted.
-    """
-    most = max(*(point.arena_bytes for point in points), budget_bytes or 0, 1) * 1.1
-    counts = [point.modelled_instructions for point in points]
-    span = (max(counts) - min(counts)) or max(*counts, 1) * 0.1
-    low, high = max(0.0, min(counts) - 0.15 * span), max(counts) + 0.25 * span
-
-    def x(num_bytes: float) -> float:
-        return round(WIDTH * num_bytes / most, 1)
-
-    def y(instructions: float) -> float:
-        return round(HEIGHT * (1 - (instructions - low) / (high - low)), 1)
-
-    best, fewest = chosen(points, budget_bytes), max(min(counts), 1)
-    order = sorted(points, key=lambda point: point.arena_bytes)
-    places = [(x(point.arena_bytes), y(point.modelled_instructions)) for point in order]
-    texts = [_text(point, fewest) for point in order]
-    budget = None if budget_bytes is None else (x(budget_bytes), f"budget {bytes_text(budget_bytes)}")
-    labels = placed_labels(places, texts, budget[0] if budget else None)
+    """Return the plot as an SVG. budget_bytes: drawn as a line, and the best point within it is highlighted."""
+    best = chosen(points, budget_bytes)
     marks = [
-        Mark(x=at[0], y=at[1], text=text, area=area, is_chosen=point is best)
-        for point, at, text, area in zip(order, places, texts, labels, strict=True)
+        FrontPoint(
+            num_bytes=point.arena_bytes, cost=point.modelled_instructions, label=point.method, is_chosen=point is best
+        )
+        for point in points
     ]
-    return environment().get_template("pareto.svg.j2").render(
-        title=title, width=WIDTH, height=HEIGHT, marks=marks, budget=budget, stairs=_stairs(places),
-        x_ticks=[(x(value), bytes_text(value)) for value in byte_ticks(most)],
-        y_ticks=[(y(value), count_text(value)) for value in round_ticks(low, high)],
-        ratio_ticks=[(y(value * fewest), f"x {value:g}") for value in round_ticks(low / fewest, high / fewest)],
-        light=variables(LIGHT), dark=variables(DARK),
-    )  # fmt: skip
-
-
-def _text(point: Point, fewest: int) -> str:
-    ratio = point.modelled_instructions / fewest
-    return f"{bytes_text(point.arena_bytes)}, x {ratio:.3f}, {point.method}"
-
-
-def _stairs(places: Sequence[tuple[float, float]]) -> str:
-    """Return a step line through all points, from the fewest bytes: between two points, more bytes gain nothing."""
-    parts = [f"M{places[0][0]} {places[0][1]}"]
-    parts += [f"H{across}V{up}" for across, up in places[1:]]
-    return "".join([*parts, f"H{WIDTH}"])
-
-
-def placed_labels(places: Sequence[tuple[float, float]], texts: Sequence[str], budget_x: float | None) -> list[Rect]:
-    """Place a label for each point inside the plot; if possible, without overlap with labels, points and the budget.
-
-    For each point, candidate areas right, left and centred are tried at growing vertical distance. The first that
-    overlaps nothing is taken; otherwise the first clear of labels and points, then the first inside the plot.
-    """
-    dots = [Rect(x=x - 6, y=y - 6, width=12, height=12) for x, y in places]
-    lines = [] if budget_x is None else [Rect(x=budget_x - 2, y=0, width=4, height=HEIGHT)]
-    found: list[Rect] = []
-    leaders: list[Rect] = []
-    for (x, y), text in zip(places, texts, strict=True):
-        width = text_width(text)
-        candidates = [
-            Rect(x=min(max(left, 2.0), WIDTH - width - 2), y=y + step * _LINE - _LINE / 2, width=width, height=_LINE)
-            for step in sorted(range(-12, 13), key=abs)
-            for left in (x + _ROOM, x - width - _ROOM, x - width / 2)
-        ]
-        inside = [area for area in candidates if area.y >= 0 and area.bottom <= HEIGHT]
-        clear = [area for area in inside if not any(map(area.meets, (*found, *dots)))]
-        best = next(
-            (
-                area for area in clear
-                if not any(map(area.meets, (*lines, *leaders))) and not any(map(_leader(x, y, area).meets, found))
-            ),
-            (clear or inside or candidates)[0],
-        )  # fmt: skip
-        found.append(best)
-        leaders.append(_leader(x, y, best))
-    return found
-
-
-def _leader(x: float, y: float, area: Rect) -> Rect:
-    """Return the bounding box of the line from a point to its label."""
-    end_x, end_y = min(max(x, area.x), area.right), min(max(y, area.y), area.bottom)
-    return Rect(x=min(x, end_x) - 1, y=min(y, end_y) - 1, width=abs(x - end_x) + 2, height=abs(y - end_y) + 2)
+    return front_picture(marks, AXES, title, budget_bytes)

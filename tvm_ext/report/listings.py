@@ -138,6 +138,44 @@ def pareto_table(points: Sequence[ParetoPoint]) -> FoldingTable:
     return table
 
 
+class FlashRow(Protocol):
+    """A point of `tvm_ext.building.flash_pareto`."""
+
+    @property
+    def weights_bytes(self) -> int: ...
+    @property
+    def code_bytes(self) -> int: ...
+    @property
+    def flash_bytes(self) -> int: ...
+    @property
+    def arena_bytes(self) -> int: ...
+    @property
+    def predicted_cycles(self) -> int: ...
+    @property
+    def instructions(self) -> int | None: ...
+    @property
+    def verified(self) -> Sequence[str]: ...
+    @property
+    def options(self) -> Sequence[str]: ...
+
+
+def flash_table(points: Sequence[FlashRow]) -> FoldingTable:
+    """Return a table of flash, cycles, arena bytes, verification and options, one row for each point."""
+    table = FoldingTable(title="Flash against cycles (predicted)", title_justify="left")
+    for heading in ("flash B", "constants B", "code B", "cycles", "times the fewest", "instructions", "arena B"):
+        table.add_column(heading, justify="right")
+    table.add_column("verified on")
+    table.add_column("options")
+    fewest = max(min(point.predicted_cycles for point in points), 1)
+    for point in points:
+        table.add_row(
+            number(point.flash_bytes), number(point.weights_bytes), number(point.code_bytes),
+            number(point.predicted_cycles), f"{point.predicted_cycles / fewest:.3f}", number(point.instructions),
+            number(point.arena_bytes), ", ".join(point.verified) or "-", " ".join(point.options),
+        )  # fmt: skip
+    return table
+
+
 def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> FoldingTable:
     """Return a table of the rows of a sweep that no other row beats in the columns x and y.
 
