@@ -69,6 +69,7 @@ def binary(function: str, a: TensorType, b: TensorType, output: TensorType) -> Q
 
 
 BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
+POOLED_BYTES = tensor(1, 2, 1, 12, scale=0.03, zero_point=130, dtype="uint8")
 POINTWISE = (convolution_helium.QPOINTWISE, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
 KEPT = convolution_helium.QPOINTWISE_KEPT
 WIDE_BYTES = tensor(1, 5, 7, 12, scale=0.03, zero_point=130, dtype="uint8")
@@ -149,6 +150,14 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         pool(tensor(1, 6, 6, 20), tensor(1, 3, 3, 20), Window(kernel=(2, 2), strides=(2, 2)), "max"),
     ),
     "average_pool": (pooling_helium.KERNEL, pool(tensor(1, 5, 5, 16), tensor(1, 5, 5, 16), SAME, "average")),
+    "average_pool_of_integers": (
+        pooling_helium.KERNEL,
+        replace(pool(tensor(1, 5, 5, 20), tensor(1, 5, 5, 20), SAME, "average"), rounding="tflite"),
+    ),
+    "average_pool_of_bytes": (
+        pooling_helium.KERNEL,
+        replace(pool(BYTES, POOLED_BYTES, Window(kernel=(4, 4)), "average"), rounding="tflite"),
+    ),
     "average_pool_ties": (
         pooling_helium.KERNEL,
         pool(BYTES, tensor(1, 2, 1, 12, scale=0.03), Window(kernel=(4, 4)), "average"),

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codegen_c.kernels.contract import Kernel
-from codegen_c.operators.kinds import Extreme, Operator, Permute, Window
+from codegen_c.operators.kinds import Extreme, Operator, Permute, QConv2d, Window
 from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from codegen_c.targets.helium.kernels import side as side_helium
 from tests.kernels.helium_samples import POINT, SAME, STRIDED, conv, tensor
 
 SIDE = side_helium.KERNEL
+CLAMPED = -128  # the zero point of a layer with a fused ReLU, whose sums below zero are clamped
+
+
+def twice(sample: QConv2d) -> QConv2d:
+    """The convolution with TensorFlow Lite's roundings."""
+    return replace(sample, rounding="tflite")
+
+
 ROW_BYTES, ROWS_BYTES = tensor(3, 1, dtype="uint8"), tensor(3, 32, dtype="uint8")
 SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "side_pixels": (SIDE, conv(tensor(1, 5, 5, 64), tensor(1, 5, 5, 12, scale=0.3), POINT)),
@@ -45,6 +55,23 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3, zero_point=128, dtype="uint8"), POINT),
     ),
     "side_unshifted": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3, zero_point=0), POINT)),
+    "side_twice": (SIDE, twice(conv(tensor(1, 5, 5, 64), tensor(1, 5, 5, 12, scale=0.3), POINT))),
+    "side_twice_clamped": (
+        SIDE,
+        twice(conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3, zero_point=CLAMPED), POINT)),
+    ),
+    "side_twice_deep": (SIDE, twice(conv(tensor(1, 2, 5, 208), tensor(1, 2, 5, 8, scale=0.5), POINT))),
+    "side_twice_one": (SIDE, twice(conv(tensor(1, 3, 3, 128), tensor(1, 3, 3, 12, scale=0.4), POINT))),
+    "side_twice_one_in_place": (
+        SIDE,
+        twice(conv(tensor(1, 3, 3, 40), tensor(1, 3, 3, 40, scale=0.3, zero_point=CLAMPED), POINT)),
+    ),
+    "side_twice_strip": (SIDE, twice(conv(tensor(1, 4, 9, 64), tensor(1, 4, 9, 4, scale=0.5), SAME))),
+    "side_twice_strided": (
+        SIDE,
+        twice(conv(tensor(1, 5, 21, 32), tensor(1, 3, 11, 4, scale=0.5, zero_point=CLAMPED), STRIDED)),
+    ),
+    "side_twice_copied": (SIDE, twice(conv(tensor(1, 9, 13, 3), tensor(1, 9, 13, 8, scale=0.25), SAME))),
     "side_copied": (SIDE, conv(tensor(1, 9, 13, 3), tensor(1, 9, 13, 8, scale=0.25), SAME)),
     "side_copied_bytes": (
         SIDE,

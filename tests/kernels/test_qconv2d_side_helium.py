@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.helium.kernels import side as side_helium
-from codegen_c.targets.helium.kernels.four_pixels import NarrowFactors
+from codegen_c.targets.helium.kernels.four_factors import NarrowFactors, RoundedFactors
 from tests.kernels.helium import M55, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import POINT, conv, tensor
 from tests.kernels.helium_side_samples import SAMPLES
@@ -83,6 +83,32 @@ def test_narrow_factors_give_every_sum_its_element() -> None:
     value = (product + (1 << (factors.shift - 1))) >> factors.shift
     zero_point = operator.output.quantization.zero_point if operator.output.quantization else 0
     np.testing.assert_array_equal(np.clip(value + zero_point, -128, 127), finish.run(sums))
+
+
+@pytest.mark.parametrize("name", ["side_twice", "side_twice_clamped"])
+def test_rounded_factors_give_every_sum_its_element(name: str) -> None:
+    """Halves of products below zero are rounded down, unless all negative sums are clamped."""
+    operator = SAMPLES[name][1]
+    assert isinstance(operator, QConv2d)
+    finish, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    factors = RoundedFactors.of(finish)
+    assert factors is not None and factors.is_signed == (name == "side_twice")
+    sums = np.clip(np.arange(low.min(), high.max() + 1)[:, None], low, high)
+    product = (sums * factors.multipliers + (1 << 30)) >> 31
+    product -= (product < 0) if factors.is_signed else 0
+    value = (product + (1 << (factors.shifts - 1))) >> factors.shifts
+    zero_point = operator.output.quantization.zero_point if operator.output.quantization else 0
+    np.testing.assert_array_equal(np.clip(value + zero_point, -128, 127), finish.run(sums))
+
+
+def test_no_rounded_factors_for_sums_that_are_scaled_up() -> None:
+    operator = SAMPLES["side_twice"][1]
+    assert isinstance(operator, QConv2d)
+    large = replace(operator, weight_scale=np.full_like(operator.weight_scale, 100.0))
+    assert RoundedFactors.of(qconv2d.requantize(large)) is None
+    assert KERNEL.refuses(large, M55) is not None
+    clamped = replace(operator, low=-100)
+    assert RoundedFactors.of(qconv2d.requantize(clamped)) is None
 
 
 def test_no_narrow_factors_for_channels_far_apart() -> None:

@@ -10,11 +10,13 @@ from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.qpool2d import accumulating, average, counted_taps, reference
+from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.copies import SHORTEST_LOOP
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import Requantize
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial, taps_inside
 from codegen_c.operators.kinds import QPool2d
-from codegen_c.targets.helium.kernels.product import LAYER_INCLUDES, Rescale, flip, rounds_once
+from codegen_c.targets.helium.kernels.product import LAYER_INCLUDES, Rescale, flip
 
 # Modelled instructions of pooling with Helium: taps inside the image, rows of taps, blocks of channels, and pixels.
 
@@ -86,10 +88,24 @@ def pool_instructions(operator: QPool2d, rescaling: int) -> int:
 # Quantized max and average pooling with Helium: 16 channels of one output pixel at a time.
 #
 # int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Elements are read as int8 (uint8 minus 128). Average sums up
-# to 255 of them in 16 bits, then subtracts the zero point in 32 bits. Rounding "onnx".
+# to 255 of them in 16 bits, then subtracts the zero point in 32 bits. TensorFlow Lite's averages of the integers
+# themselves are sums divided by their number, halves away from zero: the same as a factor of sums scaled up, which is
+# proved for all sums.
 
 LAYER = "tvm_ext_helium_pool2d_layer"
 MOST_TAPS = 255
+SCALE_BITS = 12
+"""Bits by which sums of 16 bits are scaled up where they are divided."""
+
+
+def rounds_as_known(operator: QPool2d, target: Target) -> bool:
+    """averages must round once, as in ONNX, or be averages of the integers themselves, as in TensorFlow Lite"""
+    return operator.method == "max" or operator.rounding == "onnx" or _divides(operator)
+
+
+def _divides(operator: QPool2d) -> bool:
+    """Return True for averages of the integers themselves."""
+    return operator.method == "average" and not operator.has_factor
 
 
 def few_taps(operator: QPool2d, target: Target) -> bool:
@@ -108,7 +124,33 @@ def _bounds(operator: QPool2d) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rescale(operator: QPool2d) -> Rescale:
+    if _divides(operator):
+        return Rescale.of(_quotient(operator), *_bounds(operator))
     return Rescale.of(average(operator), *_bounds(operator))
+
+
+def quotients_are_exact(operator: QPool2d, target: Target) -> bool:
+    """the factors of averages of integers must give the quotient of every sum"""
+    if not _divides(operator):
+        return True
+    counts, finish = counted_taps(operator), _quotient(operator)
+    for index, count in enumerate(range(int(counts.min()), int(counts.max()) + 1)):
+        sums = np.arange(-128 * count, 255 * count + 1)
+        scaled = finish.mantissa[index].astype(np.int64) * (sums << SCALE_BITS)
+        product, rest = (scaled + (1 << 30)) >> 31, int(finish.shift[index]) - 31
+        found = (product - (product < 0) + (1 << (rest - 1))) >> rest
+        if not np.array_equal(found, requantize_tflite.divide(sums, np.full_like(sums, count))):
+            return False
+    return True
+
+
+def _quotient(operator: QPool2d) -> Requantize:
+    """Return the requantization of scaled sums to averages of integers, one for each number of elements."""
+    counts = counted_taps(operator)
+    factors = [2.0**-SCALE_BITS / count for count in range(int(counts.min()), int(counts.max()) + 1)]
+    return Requantize.of(
+        np.array(factors), output=operator.output, low=operator.low, high=operator.high, rounding="tflite"
+    )
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
@@ -131,7 +173,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=tuple((name, finish.factors()[index]) for name, index in tables) if finish else (),
-        instructions=pool_instructions(operator, finish.instructions if finish else 0),
+        instructions=pool_instructions(operator, 6 if _divides(operator) else finish.instructions if finish else 0),
         passes=Passes(input=max(1.0, num_taps * VECTOR / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
@@ -146,14 +188,17 @@ def _shapes(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> st
     """Return the layer's shapes for tvm_ext_helium_pool2d.h; the limits of a maximum are those of int8 elements."""
     turned = flip(operator.output)
     limits: dict[str, Value] = {"low": operator.low + turned, "high": operator.high + turned}
+    # Averages of integers have no zero point, and negative sums are not clamped.
+    of_integers: dict[str, Value] = {"rounds_up": False, "zero_point": 0} if _divides(operator) else {}
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "is_maximum": finish is None,
+        **({"divides": True, "scale_bits": SCALE_BITS} if _divides(operator) else {}),
         "fewest": int(counted_taps(operator).min()),
         "factor_step": 0 if finish is None or finish.requantize.is_uniform else 1,
-        "rescale": finish.members() if finish else limits,
+        "rescale": {**finish.members(), **of_integers} if finish else limits,
     }
     return shapes(LAYER, members)
 
@@ -175,5 +220,5 @@ KERNEL = Kernel(
     title="Quantized max and average pooling, 16 channels at a time",
     operator=QPool2d,
     implement=implement,
-    constraints=(rounds_once, *qpool2d.QPOOL2D.constraints, few_taps, sums_leave_room),
+    constraints=(rounds_as_known, *qpool2d.QPOOL2D.constraints, few_taps, sums_leave_room, quotients_are_exact),
 )

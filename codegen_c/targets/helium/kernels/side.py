@@ -17,7 +17,9 @@ from codegen_c.kernels.shared.shared_windows import has_whole_image
 from codegen_c.kernels.shared.window import rows_of_calls
 from codegen_c.operators.kinds import QConv2d, Window
 from codegen_c.targets.helium.kernels.convolution import is_pointwise, num_whole_rows, start
-from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, Columns, FourPixels, NarrowFactors
+from codegen_c.targets.helium.kernels.four_factors import NarrowFactors, RoundedFactors
+from codegen_c.targets.helium.kernels.four_loop import BLOCK, PIXELS, STEP, Columns
+from codegen_c.targets.helium.kernels.four_pixels import PACKED, FourPixels
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
 from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, Im2col, flip, padded, patch_function
 
@@ -180,17 +182,21 @@ def is_signed_where_read(operator: QConv2d, target: Target) -> bool:
 
 
 def blocks_fit(operator: QConv2d, target: Target) -> bool:
-    """a window must have at most 24 vectors of 16 bytes"""
+    """a window must have at most 40 vectors of 16 bytes"""
     return columns_of(operator).fits()
 
 
-def has_narrow_factors(operator: QConv2d, target: Target) -> bool:
-    """elements must have the full range of their type, and channels factors of one shift"""
+def has_factors(operator: QConv2d, target: Target) -> bool:
+    """elements must have the full range of their type, and channels factors of one shift or TensorFlow Lite's roundings
+
+    These are computed by rounded products and a shift of each channel.
+    """
     return _factors(operator) is not None
 
 
-def _factors(operator: QConv2d) -> NarrowFactors | None:
-    return NarrowFactors.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+def _factors(operator: QConv2d) -> NarrowFactors | RoundedFactors | None:
+    requantize, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    return NarrowFactors.of(requantize, low, high) or RoundedFactors.of(requantize)
 
 
 LOOPS = Loops(
@@ -201,7 +207,7 @@ LOOPS = Loops(
 
 def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     output, factors, columns = operator.output, _factors(operator), columns_of(operator)
-    assert factors is not None, "the kernel refuses layers without narrow factors"
+    assert factors is not None, "the kernel refuses layers without factors"
     fours = FourPixels(
         columns=columns, channels=output.shape[3], pitch=stored.pitch or output.shape[3], factors=factors,
         zero_point=quantization(output).zero_point, is_unsigned=output.dtype == "uint8",
@@ -333,7 +339,7 @@ KERNEL = SIDE.kernel(
         operator=QConv2d,
         constraints=(
             qconv2d.is_ungrouped, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,
-            has_narrow_factors,
+            has_factors,
         ),
     )
 )  # fmt: skip

@@ -1,14 +1,15 @@
 /* Products of the windows of four adjacent pixels with all output channels, with Helium: two channels at a time.
  *
- * Weights and factors are packed in blocks of four channels: weights, initial accumulators and multipliers of channels
- * 0 and 2, then those of 1 and 3, with 16 bytes of each channel in turn, then the zero point and the number of
- * remaining channels. */
+ * Weights and factors are packed in blocks of four channels: weights, initial accumulators, multipliers and, unless all
+ * channels share one, shifts of channels 0 and 2, then those of 1 and 3, with 16 bytes of each channel in turn, then
+ * the zero point and the number of remaining channels. */
 #ifndef TVM_EXT_HELIUM_FOURS_H
 #define TVM_EXT_HELIUM_FOURS_H
 
 #include "tvm_ext_helium.h"
 #include "tvm_ext_layer.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TVM_EXT_HELIUM_FOUR_PIXELS 4
@@ -21,7 +22,9 @@ typedef struct {
     int32_t steps;
     int32_t column_bytes; /* bytes from one column to the next */
     int32_t pitch;        /* bytes from one pixel of the output to the next */
-    int32_t shift;        /* shift in the conversion to elements */
+    int32_t shift;        /* shift in the conversion to elements, unless each channel has its own */
+    bool rounds_twice;    /* as in TensorFlow Lite: a rounded product, then a rounded shift of each channel */
+    bool is_signed;       /* with two roundings, halves below zero are rounded down */
     bool is_unsigned;     /* the output is uint8 */
 } tvm_ext_helium_fours;
 
@@ -85,12 +88,26 @@ static inline void tvm_ext_helium_four_kept(int8_t *kept, const int8_t *x, int32
     }
 }
 
-/* Returns the element of a sum. */
-static inline uint8_t tvm_ext_helium_four_element(const tvm_ext_helium_fours *layer, int32_t sum, int32_t multiplier,
-                                                  int32_t zero_point)
+/* Returns the number of packed numbers of two channels between their weights and those of the next. */
+static inline int32_t tvm_ext_helium_num_factors(const tvm_ext_helium_fours *layer)
 {
-    const int64_t product = ((int64_t)sum * multiplier) >> 31;
-    const int64_t rounded = (product + ((int64_t)1 << (layer->shift - 1))) >> layer->shift;
+    return layer->rounds_twice ? 6 : 4;
+}
+
+/* Returns value / 2^shift, halves up. */
+static inline int64_t tvm_ext_helium_four_shifted(int64_t value, int32_t shift)
+{
+    return shift > 0 ? (value + ((int64_t)1 << (shift - 1))) >> shift : value;
+}
+
+/* Returns the element of a sum. shift: of the channel, negative, if the layer rounds twice. */
+static inline uint8_t tvm_ext_helium_four_element(const tvm_ext_helium_fours *layer, int32_t sum, int32_t multiplier,
+                                                  int32_t shift, int32_t zero_point)
+{
+    const int64_t half = layer->rounds_twice ? (int64_t)1 << 30 : 0;
+    const int64_t high = (((int64_t)sum * multiplier) + half) >> 31;
+    const int64_t product = layer->is_signed && high < 0 ? high - 1 : high;
+    const int64_t rounded = tvm_ext_helium_four_shifted(product, layer->rounds_twice ? -shift : layer->shift);
     const int32_t value = (int32_t)(rounded < INT16_MIN ? INT16_MIN : rounded > INT16_MAX ? INT16_MAX : rounded);
     const int32_t low = layer->is_unsigned ? 0 : INT8_MIN;
     return (uint8_t)(tvm_ext_clamp(value + zero_point, low, low + 255) & 255);
@@ -109,7 +126,7 @@ static inline void tvm_ext_helium_four_plain(const tvm_ext_helium_fours *layer, 
     }
     for (int32_t k = 0; left > 0; k += 4) {
         int32_t elements[2][2][4];
-        int32_t factors[2][4];
+        int32_t factors[2][6];
         for (int32_t half = 0; half < 2; ++half) {
             for (int32_t i = 0; i < 8; ++i) {
                 elements[half][i / 4][i % 4] = 0;
@@ -125,7 +142,9 @@ static inline void tvm_ext_helium_four_plain(const tvm_ext_helium_fours *layer, 
                     }
                 }
             }
-            for (int32_t i = 0; i < 4; ++i) {
+            factors[half][4] = 0;
+            factors[half][5] = 0;
+            for (int32_t i = 0; i < tvm_ext_helium_num_factors(layer); ++i) {
                 factors[half][i] = tvm_ext_helium_four_number(packed);
                 packed += 4;
             }
@@ -137,7 +156,7 @@ static inline void tvm_ext_helium_four_plain(const tvm_ext_helium_fours *layer, 
             const int32_t m = i % 4, half = i / 4 % 2, odd = i / 8;
             const int32_t sum = tvm_ext_wrap((int64_t)elements[half][odd][m] + factors[half][odd]);
             y[(m * layer->pitch) + k + half + (2 * odd)] =
-                tvm_ext_helium_four_element(layer, sum, factors[half][2 + odd], zero_point);
+                tvm_ext_helium_four_element(layer, sum, factors[half][2 + odd], factors[half][4 + odd], zero_point);
         }
     }
 }

@@ -1,7 +1,8 @@
 /* Maxima and averages of windows over quantized images by Helium: 16 channels of one output pixel at a time.
  *
  * Only elements inside the image count, as int8: uint8 minus 128. Sums of up to 255 elements have 16 bits; the zero
- * points are subtracted in 32 bits, where one factor for each number of elements scales them to the output. */
+ * points are subtracted in 32 bits, where one factor for each number of elements scales them to the output. In
+ * TensorFlow Lite's averages, sums are of the integers themselves. */
 #ifndef TVM_EXT_HELIUM_POOL2D_H
 #define TVM_EXT_HELIUM_POOL2D_H
 
@@ -15,6 +16,8 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool is_maximum;                /* otherwise an average */
+    bool divides;                   /* averages of the integers themselves, without zero points */
+    int32_t scale_bits;             /* scales sums of an average up */
     int32_t fewest;                 /* least number of elements in a window, which has the first factor */
     int32_t factor_step;            /* 1 if there is a factor for each number of elements, 0 if all share one */
     tvm_ext_helium_rescale rescale; /* for maxima only the bounds, of elements as int8 */
@@ -53,6 +56,15 @@ TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_maximum(const tvm_ext_helium_pool2d_
                                  tvm_ext_i8x16_min(largest, tvm_ext_i8x16_splat((int8_t)layer->rescale.high)));
 }
 
+/* Returns the results of four sums. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_pooled(const tvm_ext_helium_pool2d_layer *layer, tvm_ext_i32x4 sums,
+                                                   tvm_ext_i32x4 start, tvm_ext_i32x4 multiplier, tvm_ext_i32x4 shift)
+{
+    const tvm_ext_i32x4 whole = tvm_ext_i32x4_add(sums, start);
+    const tvm_ext_i32x4 scaled = layer->scale_bits > 0 ? tvm_ext_i32x4_shift(whole, layer->scale_bits) : whole;
+    return tvm_ext_helium_rescaled(&layer->rescale, scaled, multiplier, shift);
+}
+
 /* Returns the averages of a window. start: minus the zero points of its elements; multiplier, shift: for their
    number. */
 TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_average(const tvm_ext_helium_pool2d_layer *layer, const uint8_t *input,
@@ -72,14 +84,13 @@ TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_average(const tvm_ext_helium_pool2d_
             odd = tvm_ext_i16x8_add(odd, tvm_ext_i16x8_odd(elements));
         }
     }
-    const tvm_ext_helium_rescale *const rescale = &layer->rescale;
     const tvm_ext_i32x4 results[4] = {
-        tvm_ext_helium_rescaled(rescale, tvm_ext_i32x4_add(tvm_ext_i32x4_even(even), start), multiplier, shift),
-        tvm_ext_helium_rescaled(rescale, tvm_ext_i32x4_add(tvm_ext_i32x4_odd(even), start), multiplier, shift),
-        tvm_ext_helium_rescaled(rescale, tvm_ext_i32x4_add(tvm_ext_i32x4_even(odd), start), multiplier, shift),
-        tvm_ext_helium_rescaled(rescale, tvm_ext_i32x4_add(tvm_ext_i32x4_odd(odd), start), multiplier, shift),
+        tvm_ext_helium_pooled(layer, tvm_ext_i32x4_even(even), start, multiplier, shift),
+        tvm_ext_helium_pooled(layer, tvm_ext_i32x4_odd(even), start, multiplier, shift),
+        tvm_ext_helium_pooled(layer, tvm_ext_i32x4_even(odd), start, multiplier, shift),
+        tvm_ext_helium_pooled(layer, tvm_ext_i32x4_odd(odd), start, multiplier, shift),
     };
-    return tvm_ext_helium_bytes(rescale, results);
+    return tvm_ext_helium_bytes(&layer->rescale, results);
 }
 
 /* Computes all channels of one output pixel, whose window begins at row `top` and column `left` of image n. */
@@ -92,7 +103,7 @@ TVM_EXT_INLINE void tvm_ext_helium_pool2d_pixel(const tvm_ext_helium_pool2d_laye
     const tvm_ext_taps columns = tvm_ext_column_taps(&layer->window, image, left);
     const int32_t inside = (rows.end - rows.begin) * (columns.end - columns.begin);
     const int32_t factor = (inside - layer->fewest) * layer->factor_step;
-    const int32_t zero_point = image->zero_point - (image->is_unsigned ? 128 : 0);
+    const int32_t zero_point = (layer->divides ? 0 : image->zero_point) - (image->is_unsigned ? 128 : 0);
     const bool is_whole = image->channels % TVM_EXT_HELIUM_POOLED == 0;
     for (int32_t k = 0; k < image->channels; k += TVM_EXT_HELIUM_POOLED) {
         const int32_t count = is_whole ? TVM_EXT_HELIUM_POOLED : image->channels - k;
