@@ -269,5 +269,5 @@ def distances(implementation: Implementation, position: int, source: Tensor, out
     rows = range(spatial.output_rows)
     up = max((r + 1) * written - spatial.needed_from(position, r) * read for r in rows)
     down = max(spatial.inputs[position].needed_to[r] * read - r * written for r in rows)
-    can_descend = spatial.descends and spatial.rows_behind == 0 and spatial.output_rows > 1
+    can_descend = spatial.descends and spatial.rows_still_read == 0 and spatial.output_rows > 1
     return max(0, up), max(0, down) if can_descend else source.num_bytes

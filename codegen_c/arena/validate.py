@@ -275,7 +275,7 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
         needed.append((first, last))
     needed.reverse()
     for place, row in enumerate(order):
-        begin, end = needed[max(0, place - spatial.rows_behind)]
+        begin, end = needed[max(0, place - spatial.rows_still_read)]
         low, high = source.offset + begin * input_row, source.offset + end * input_row
         written = target.offset + row * output_row
         if low < high and written < high and low < written + output_row:

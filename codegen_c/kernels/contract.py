@@ -75,7 +75,7 @@ class StoredRows:
 
     at_once: output rows that a call computes; the first and the last call may compute fewer. None: a single call
     computes all rows, or any number if rows are kept. If all rows are stored, a plan may call for one row after the
-    other, the last first, if `Spatial` allows it (`descends`, and `rows_behind` is 0).
+    other, the last first, if `Spatial` allows it (`descends`, and `rows_still_read` is 0).
     call_rows: all numbers of rows that calls compute, if they are known. A call may compute more rows than `at_once`,
     if several calls of a sequence were merged: memory for the rows of a call is sized by `rows_of_calls`.
     pitch: elements from one pixel of the output to the next; None: its channels. Other kernels write the elements
@@ -151,7 +151,7 @@ class Spatial:
     """Row behaviour of a spatial kernel: the rows of the output image, and the rows of each input that they read.
 
     A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are written
-    in ascending order; while a row is written, the inputs of at most `rows_behind` rows before it are still read.
+    in ascending order; while a row is written, the inputs of at most `rows_still_read` rows before it are still read.
 
     descends: True if calls may go from the last row to the first; False if this costs much.
     accumulates: the rows are those of the only input. Each call adds some rows to the kernel's outputs, and the last
@@ -164,7 +164,7 @@ class Spatial:
 
     output_rows: int
     inputs: tuple[RowAccess, ...]
-    rows_behind: int = 0
+    rows_still_read: int = 0
     tile_rows: int = 1
     descends: bool = True
     accumulates: bool = False
@@ -176,7 +176,7 @@ class Spatial:
 
     def needed_from(self, index: int, row: int) -> int:
         """Return the first row of an input that may still be read while output row `row` is written."""
-        return self.inputs[index].needed_from[max(0, row - self.rows_behind)]
+        return self.inputs[index].needed_from[max(0, row - self.rows_still_read)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,7 +372,7 @@ class Implementation:
     @property
     def goes_back(self) -> bool:
         """True if the kernel returns to earlier elements: an output in place then begins where its input does."""
-        return not self.ascends or (self.spatial is not None and self.spatial.rows_behind > 0)
+        return not self.ascends or (self.spatial is not None and self.spatial.rows_still_read > 0)
 
     @property
     def constant_bytes(self) -> int:

@@ -31,7 +31,7 @@ def access(kernel: int, rows: int = ROWS) -> RowAccess:
 
 def in_rows(step: KernelCall, kernel: int = 1, *, behind: int = 0, in_place: tuple[int, ...] = ()) -> KernelCall:
     """Output row h reads the rows about h, of every input alike."""
-    spatial = Spatial(output_rows=ROWS, inputs=(access(kernel),) * len(step.inputs), rows_behind=behind)
+    spatial = Spatial(output_rows=ROWS, inputs=(access(kernel),) * len(step.inputs), rows_still_read=behind)
     return replace(step, implementation=replace(step.implementation, spatial=spatial, in_place=in_place))
 
 

@@ -25,7 +25,7 @@ def in_place(name: str, source: str, target: str, *, behind: int, scratch_bytes:
     """A 3x3 window over four rows, that may write each element where it was read."""
     step = call(name, source, target, scratch_bytes)
     access = RowAccess.sliding(ROWS, ROWS, taps=3, padding=1)
-    spatial = Spatial(output_rows=ROWS, inputs=(access,), rows_behind=behind)
+    spatial = Spatial(output_rows=ROWS, inputs=(access,), rows_still_read=behind)
     return replace(step, implementation=replace(step.implementation, spatial=spatial, in_place=(0,)))
 
 

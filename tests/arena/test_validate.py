@@ -190,7 +190,7 @@ def test_rows_of_a_batch_do_not_pass_for_those_of_one_image() -> None:
 
 def test_rows_read_again_later_are_not_written_over() -> None:
     """A kernel that still reads the inputs of up to two rows before needs two rows more."""
-    made = images(program({"x": 64, "y": 64}, rows(call("s", "x", "y"), rows_behind=2)))
+    made = images(program({"x": 64, "y": 64}, rows(call("s", "x", "y"), rows_still_read=2)))
     validate(made, overlapping(0, 48))
     assert "step 0 (s)" in rejected(overlapping(0, 32), made)
 

@@ -199,7 +199,7 @@ def run_by_row(
 def _may_descend(operator: Operator, implementation: Implementation) -> bool:
     """True where a plan may have rows computed from the last to the first."""
     spatial = implementation.spatial
-    may = spatial is not None and spatial.descends and not spatial.rows_behind and not spatial.accumulates
+    may = spatial is not None and spatial.descends and not spatial.rows_still_read and not spatial.accumulates
     return may and not implementation.in_place and operator.output.shape[0] == 1
 
 

@@ -60,7 +60,7 @@ def test_only_pixels_of_two_rows_are_copied(columns: int, in_place: tuple[int, .
     operator = conv(tensor(1, 3, columns, 32), tensor(1, 3, columns, 32, scale=0.3), POINT)
     made = implementation(KERNEL, operator, StoredRows())
     assert made.in_place == in_place and (made.scratch_bytes > 0) == bool(in_place)
-    assert made.spatial is not None and made.spatial.rows_behind == 0
+    assert made.spatial is not None and made.spatial.rows_still_read == 0
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 3), (2, 2), (3, 1), (7, 1), (8, 0)])
@@ -68,7 +68,7 @@ def test_rows_of_four_pixels_are_read_until_all_channels_are_written(columns: in
     """The first of four pixels lies that many rows before the last, and each channel reads it again."""
     operator = conv(tensor(1, 24, columns, 32), tensor(1, 24, columns, 8, scale=0.3), POINT)
     made = implementation(KERNEL, operator, StoredRows())
-    assert made.spatial is not None and made.spatial.rows_behind == rows
+    assert made.spatial is not None and made.spatial.rows_still_read == rows
 
 
 def test_narrow_factors_give_every_sum_its_element() -> None:

@@ -46,4 +46,4 @@ def test_one_row_of_a_call_is_not_computed_twice(stored: StoredRows, rows: int) 
     operator = SAMPLES["taps"][1]
     assert isinstance(operator, QConv2d)
     made = implementation(depthwise_taps_helium.KERNEL, operator, stored)
-    assert made.spatial is not None and made.spatial.rows_behind == rows - 1
+    assert made.spatial is not None and made.spatial.rows_still_read == rows - 1

@@ -491,7 +491,7 @@ def pointwise_f32_by_pixels(kernel: str, operator: Conv2d, blocking: Blocking, s
         spatial=replace(
             spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
             # A group of pixels may span rows; float16 pixels are all widened (read) before any of the group is written.
-            rows_behind=0 if blocking.lanes.half else -(-(blocking.pixels - 1) // columns),
+            rows_still_read=0 if blocking.lanes.half else -(-(blocking.pixels - 1) // columns),
         ),
         pitched=True,
         row_pitched=True,

@@ -77,10 +77,10 @@ def over_taps(window: Window, source: TensorType, body: list[str]) -> list[str]:
     for tap, at, index, axis in (("s", "w", "j", 1), ("r", "h", "i", 0)):
         stride, padding, extent = window.strides[axis], window.padding[axis], source.shape[1 + axis]
         position = f"{at} + {padding}" if padding else at
-        behind = f"({position} - {tap})"
+        distance = f"({position} - {tap})"
         first = 0 if stride == 1 else f"({position}) % {stride}"
         inside = [
-            f"const int32_t {index} = {behind}{f' / {stride}' if stride > 1 else ''};",
+            f"const int32_t {index} = {distance}{f' / {stride}' if stride > 1 else ''};",
             f"if ({index} >= 0 && {index} < {extent}) {{",
             block(lines),
             "}",

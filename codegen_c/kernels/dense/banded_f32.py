@@ -1,7 +1,7 @@
 """Kernels for float32 products with constant matrices most of whose entries are zero, such as mel filter banks.
 
 float32[..., C] times float32[K, C] -> float32[..., K]: a dense layer, a 1x1 convolution, or a constant matrix on the
-left. Of each row only the entries from its first to its last one that is not zero are stored and multiplied. Each
+left. A row is stored from its first to its last entry that is not zero, and only these entries are multiplied. Each
 element starts at its bias and adds products with c ascending, so finite inputs give the bits of a dense layer. A row
 does not read the inputs where it is zero: an infinity or NaN there has no effect on it.
 """

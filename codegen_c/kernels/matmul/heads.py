@@ -38,4 +38,4 @@ def spatial(shape: MatmulShape, num_same_row: int = 0) -> Spatial:
 
 def head_by_head(shape: MatmulShape, num_same_row: int = 0) -> Spatial:
     """Return the row behaviour of a kernel that computes all rows of one head before those of the next head."""
-    return replace(spatial(shape, num_same_row), rows_behind=shape.rows if shape.heads_inside else 0)
+    return replace(spatial(shape, num_same_row), rows_still_read=shape.rows if shape.heads_inside else 0)

@@ -24,9 +24,9 @@ LETTERS = "nhwcijkl"
 
 @dataclass(frozen=True, kw_only=True)
 class _Axis:
-    """One axis:
+    """Axis of a gather: elements outside of the input at its begin and end, and the indices between them.
 
-    elements outside at its begin and end, and the indices between; table: the constant, if one is needed.
+    table: the constant with the indices, if one is needed.
     """
 
     before: int

@@ -16,10 +16,10 @@ from codegen_c.operators.kinds import Array, QNormalize, TensorType
 
 # Normalization of vectors in fixed point: the constants of a layer, and the computation in numpy, bit for bit.
 #
-# Of a vector x of n elements with zero point z, S = sum(x - z) (0 without centering) and Q = sum((x - z)^2), element i
-# is d / sqrt(W) with d = n (x - z) - S and W = n Q - S^2 + n^2 epsilon / scale^2, whatever the scale. So sums are
-# exact; 1 / sqrt(W) has 31 bits, the quotient t at least 15 fractional bits, and a result is (t weight + bias) in steps
-# of the output, rounded once, halves up: within 1 step of the real result.
+# A vector x has n elements with zero point z. S is sum(x - z), or 0 without centering, and Q is sum((x - z)^2). Then
+# element i of the result is d / sqrt(W) with d = n (x - z) - S and W = n Q - S^2 + n^2 epsilon / scale^2, whatever the
+# scale. So sums are exact. 1 / sqrt(W) has 31 bits, and the quotient t has at least 15 fractional bits. A result is
+# (t weight + bias) in steps of the output. It is rounded once, halves up, and is within 1 step of the real result.
 
 MOST_ELEMENTS = 4096
 MOST_FRACTION, LEAST_REST, MOST_REST = 30, 2, 16

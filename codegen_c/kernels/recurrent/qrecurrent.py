@@ -306,7 +306,10 @@ def _over(batch: int, lines: Sequence[str]) -> list[str]:
 
 
 class _Calls:
-    """Calls of one step. Its pointers are x, the input and behind it the hidden state h, sums, and states."""
+    """Calls of one step. They have pointers to x, to the sums, and to the states.
+
+    x holds the input and then the hidden state h.
+    """
 
     def __init__(self, operator: QRecurrent, parts: Sequence[StepPart], gates: RecurrentGates) -> None:
         self._operator, self._parts, self._gates = operator, parts, gates

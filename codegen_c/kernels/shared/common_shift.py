@@ -37,17 +37,17 @@ def by_high_products(exact: Requantize, low: Array, high: Array) -> Requantize:
         return exact
     largest = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
     largest = np.broadcast_to(largest.max() if exact.is_uniform else largest, exact.mantissa.shape)
-    behind = _behind_one_rounding if exact.rounding == "onnx" else _behind_two_roundings
-    pairs = [behind(int(m), int(s), int(b)) for m, s, b in zip(exact.mantissa, exact.shift, largest, strict=True)]
+    pair_of = _with_one_rounding if exact.rounding == "onnx" else _with_two_roundings
+    pairs = [pair_of(int(m), int(s), int(b)) for m, s, b in zip(exact.mantissa, exact.shift, largest, strict=True)]
     found = [pair for pair in pairs if pair is not None]
     if len(found) < len(pairs):
         return exact
     mantissa = np.array([m for m, _ in found], dtype=np.int32)
     rest = np.array([r for _, r in found], dtype=np.uint8)
-    return replace(exact, mantissa=mantissa, shift=rest, is_behind_high_products=True)
+    return replace(exact, mantissa=mantissa, shift=rest, takes_high_products=True)
 
 
-def _behind_one_rounding(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
+def _with_one_rounding(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
     """Return (mantissa, r) if the high product rounds as the whole product does for all sums up to `largest`."""
     if mantissa == 0 or largest * mantissa < 1 << (shift - 1):  # every result is the zero point
         return 0, 0
@@ -56,7 +56,7 @@ def _behind_one_rounding(mantissa: int, shift: int, largest: int) -> tuple[int, 
     return (mantissa, shift - 33) if 33 <= shift <= 33 + MAX_REST and no_tie else None
 
 
-def _behind_two_roundings(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
+def _with_two_roundings(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
     """Return (mantissa, r) for TensorFlow Lite's roundings: sums can be doubled, and a right shift remains."""
     if mantissa == 0 or (shift >= 32 and largest * mantissa < 1 << (shift - 2)):  # below a half, even after rounding up
         return 0, 0

@@ -9,7 +9,7 @@ import numpy as np
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array
 
-# The sum at which each element of a layer begins: elements grow with sums, so these sums determine every element.
+# Each element of a layer begins at a sum. Elements grow with sums, so these sums determine every element.
 #
 # Any other monotonic map from sums to elements that agrees at these sums and at the sums just below them gives all sums
 # the same elements.

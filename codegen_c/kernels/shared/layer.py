@@ -72,7 +72,7 @@ def row_of_vectors(operator: QDense) -> dict[str, Value]:
 def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
     """Return a `tvm_ext_rescale` of tvm_ext_qblock.h. wide: sums have 64 bits."""
     members: dict[str, Value] = {"is_wide": True} if wide else {}
-    members |= {"by_high_product": True} if finish.is_behind_high_products else {}
+    members |= {"by_high_product": True} if finish.takes_high_products else {}
     members |= {"rounds_up": True} if finish.rounding == "tflite_wide" else {}
     members |= {"in_floats": True} if finish.rounding == "litert" else {}
     return members | {

@@ -55,7 +55,7 @@ class OwnRounding:
         It requires the full range of 8 bits as results. scale_bits: int64[K], b.
         """
         limits = np.iinfo(exact.output.dtype)
-        if exact.is_behind_high_products or (exact.low, exact.high) != (limits.min, limits.max):
+        if exact.takes_high_products or (exact.low, exact.high) != (limits.min, limits.max):
             return None
         if exact.rounding == "tflite" and not exact.clamps_negatives:
             return None  # as the head of this file says

@@ -128,7 +128,7 @@ class Parts:
     scratch: argument for the scratch; None if the loops take no scratch. The kernel's function has a scratch parameter
         if scratch_bytes is above zero.
     includes: headers that are needed besides the header of the loops.
-    rows_behind, descends, tile_rows: as in `Spatial`. instructions, passes, grows_weights, windows: as in
+    rows_still_read, descends, tile_rows: as in `Spatial`. instructions, passes, grows_weights, windows: as in
         `Implementation`.
     is_in_place: the output may replace the input, even if the loops in general do not allow it.
     pitched: pixels of the output may have gaps between them, if the loops allow it.
@@ -146,7 +146,7 @@ class Parts:
     scratch: str | None = "scratch"
     scratch_bytes: int = 0
     includes: tuple[str, ...] = ()
-    rows_behind: int = 0
+    rows_still_read: int = 0
     descends: bool = True
     tile_rows: int = 1
     is_in_place: bool = False
@@ -207,7 +207,9 @@ class ProductKernel:
             instructions=parts.instructions,
             passes=parts.passes,
             accumulation=loops.accumulation,
-            spatial=replace(access, rows_behind=parts.rows_behind, descends=parts.descends, tile_rows=parts.tile_rows),
+            spatial=replace(
+                access, rows_still_read=parts.rows_still_read, descends=parts.descends, tile_rows=parts.tile_rows
+            ),
             in_place=(0,) if parts.is_in_place or (loops.is_read_first and _keeps_shape(operator)) else (),
             exact=True,
             pitched=loops.pitched and parts.pitched,

@@ -230,7 +230,7 @@ class Requantize:
     """Requantization of a sum to an element of the output, as `$_requantize(sum, …)` of an int32 sum.
 
     mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 if all are equal: then
-    they are literals of the function instead of tables. is_behind_high_products: shifts are those that remain after a
+    they are literals of the function instead of tables. takes_high_products: shifts are those that remain after a
     high product, for code that computes one; `run` is for whole products. In "litert" rounding a mantissa is the bits
     of a float32 factor, and shifts are 0.
     """
@@ -241,7 +241,7 @@ class Requantize:
     low: int
     high: int
     rounding: SumRounding = "onnx"
-    is_behind_high_products: bool = False
+    takes_high_products: bool = False
 
     @classmethod
     def of(
@@ -305,7 +305,7 @@ class Requantize:
         """Real factors of a sum, float64[K], up to the error of the mantissa's last bit."""
         if self.rounding == "litert":
             return self.mantissa.view(np.float32).astype(np.float64)
-        high_word = 0 if not self.is_behind_high_products else 33 if self.rounding == "onnx" else 32
+        high_word = 0 if not self.takes_high_products else 33 if self.rounding == "onnx" else 32
         return self.mantissa / np.exp2(self.shift.astype(np.float64) + high_word)
 
     @property

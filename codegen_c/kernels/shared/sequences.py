@@ -49,8 +49,8 @@ def along_columns(operator: Operator, row: Implementation) -> Implementation:
         row.function, parameters=tuple(parameter for parameter in row.function.parameters if parameter.role != "row"),
         body="\n".join([*begin_end, row.function.body]),
     )  # fmt: skip
-    behind = (row.spatial.columns_at_once or rows.output_rows) - 1
-    return replace(row, function=function, spatial=replace(rows, rows_behind=behind, descends=False))
+    still_read = (row.spatial.columns_at_once or rows.output_rows) - 1
+    return replace(row, function=function, spatial=replace(rows, rows_still_read=still_read, descends=False))
 
 
 def _one_row(tensor: TensorType) -> TensorType:

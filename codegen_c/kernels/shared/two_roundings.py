@@ -41,7 +41,7 @@ class TwoRoundings:
         It requires TensorFlow Lite's roundings, and the full range of int8 as results.
         """
         found = by_high_products(exact, low, high)
-        if not (_is_whole_int8(exact) and found.is_behind_high_products):
+        if not (_is_whole_int8(exact) and found.takes_high_products):
             return None
         return cls(
             multiplier=np.broadcast_to(found.mantissa, low.shape),
@@ -81,9 +81,10 @@ def _is_whole_int8(exact: Requantize) -> bool:
     )
 
 
-# One shift for all channels, where weights and biases have bits to spare, as depthwise weights of 16 bits have.
+# All channels can have one shift if weights and biases have bits to spare, as depthwise weights of 16 bits have.
 #
-# Sums of a channel come 2^n times, n = c - r + 1, with c the shift of all. Then the fraction above is, for n >= 2,
+# The sums of a channel are multiplied by 2^n with n = c - r + 1, where c is the shift of all channels. Then the
+# fraction above is, for n >= 2,
 #
 #     floor((floor(2^n sum * mantissa / 2^32) + 2^(n - 2) + 2^(c - 1)) / 2^c)
 #
@@ -119,7 +120,7 @@ class ScaledSums:
         these are rounded down. shifts: those that the code supports.
         """
         found = by_high_products(exact, low, high)
-        if not (_is_whole_int8(exact) and found.is_behind_high_products and exact.clamps_negatives):
+        if not (_is_whole_int8(exact) and found.takes_high_products and exact.clamps_negatives):
             return None
         mantissa = np.broadcast_to(found.mantissa, low.shape).astype(np.int64)
         rest = np.broadcast_to(found.shift, low.shape).astype(np.int64) + 1

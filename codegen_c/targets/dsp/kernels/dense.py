@@ -207,7 +207,7 @@ QDENSE = DenseKernel(
 ).kernel(qdense.SUMS_TOO)
 
 
-# The same dense layer with weights of 4 bits: four output channels of one row at a time.
+# A dense layer with weights of 4 bits: four output channels of one row at a time.
 #
 # int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators. It uses the `s4` products of
 # tvm_ext_dsp_product.h, which take 18 instructions for 16 multiply-adds; products of int8 take 14 or 18.

@@ -565,7 +565,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
             * operator.output.shape[1]
             / plane.strip,
         ),
-        rows_behind=operator.output.shape[1] - 1,
+        rows_still_read=operator.output.shape[1] - 1,
         is_in_place=_keeps_places(operator),
     )
 

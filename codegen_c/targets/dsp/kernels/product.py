@@ -46,7 +46,7 @@ class FastRequantize:
         low, high: bounds of the sums, int64, one pair for each factor (or one for all).
         """
         found = by_high_products(exact, low, high)
-        return cls(exact=found, is_fast=found.is_behind_high_products)
+        return cls(exact=found, is_fast=found.takes_high_products)
 
     @classmethod
     def sixteenfold(cls, exact: Requantize, low: Array, high: Array) -> Self:

@@ -139,7 +139,7 @@ def tile_parts(operator: QConv2d, target: Target, stored: StoredRows, form: Tile
         instructions=instructions,
         passes=_passes(operator, form),
         # A tile's rows are written together. Calls of single rows may leave most of the tiles unused.
-        rows_behind=form.rows - 1,
+        rows_still_read=form.rows - 1,
         tile_rows=form.rows,
         descends=by_rows <= MOST_BY_ROWS * instructions,
         grows_weights=True,

@@ -263,7 +263,7 @@ def pointwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         scratch_bytes=2 * padded(depth) if copies else 0,
         instructions=pairs * (product.instructions(2) + copying + 14),
         passes=passes(operator, 2 * pairs if copies else 0),
-        rows_behind=1 if spans else 0,  # a pair of pixels may span two rows
+        rows_still_read=1 if spans else 0,  # a pair of pixels may span two rows
     )
 
 

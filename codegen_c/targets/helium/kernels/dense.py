@@ -142,7 +142,7 @@ QDENSE = DenseKernel(
 ).kernel((*qdense.SUMS_TOO, sums_leave_room), step_blocks)
 
 
-# The same dense layer with weights of 4 bits: four output channels of two rows at a time.
+# A dense layer with weights of 4 bits: four output channels of two rows at a time.
 #
 # int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators. It uses the `S4` products of
 # tvm_ext_helium_product.h, which take 16 instructions for 128 multiply-adds of two rows; products of int8 take 14.
@@ -214,7 +214,7 @@ def matmul_parts(operator: QMatmul, stored: StoredRows, target: Target) -> Matmu
         scratch_bytes=4 * columns + columns * depth + (2 * depth if is_copied else 0),
         instructions=_instructions(operator, product, stored),
         accumulation="products with c ascending in vectors of 16",
-        spatial=replace(head_by_head(shape), rows_behind=2 * shape.rows if shape.heads_inside else 1),
+        spatial=replace(head_by_head(shape), rows_still_read=2 * shape.rows if shape.heads_inside else 1),
     )  # fmt: skip
 
 

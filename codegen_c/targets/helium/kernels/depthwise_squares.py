@@ -31,7 +31,7 @@ FEWEST_COLUMNS = 5
 MOST_STRIPS = 8
 MOST_MOVE = 508  # limit of the instruction's address increment
 MOST_PLACE = 1 << 16
-FACTOR_BYTES = 13  # of a channel, or 9, and the zero behind its taps
+FACTOR_BYTES = 13  # of a channel, or 9, and the zero after its taps
 CHANNEL_BYTES = 140  # bytes of constants per channel: indices, gathered weights, factors
 SMALL_BYTES = 8192  # bytes of an input beside which more scratch would be a large part of an arena
 SMALL_SHARE, SHARE = 5, 2  # largest share of an input that scratch may take
@@ -147,7 +147,7 @@ def squares_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Part
             input=2.0,
             scratch=(SQUARE + SQUARE) * output.num_elements / tile.scratch_bytes,
         ),
-        rows_behind=rows - 1,  # each channel reads its rows again
+        rows_still_read=rows - 1,  # each channel reads its rows again
         is_in_place=is_whole,
     )
 

@@ -149,7 +149,7 @@ def taps_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
             input=max(1.0, copied / source.num_elements),
             scratch=(copied + output.num_elements * blocking.vectors * VECTOR / blocking.rows) / blocking.scratch_bytes,
         ),
-        rows_behind=blocking.rows - 1,  # two rows are written together
+        rows_still_read=blocking.rows - 1,  # two rows are written together
     )
 
 

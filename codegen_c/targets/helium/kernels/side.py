@@ -239,7 +239,7 @@ def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
         + _copying(operator, stored),
         passes=_passes(operator, groups + ones),
         # In place, four pixels are read before results are written; elsewhere, channel after channel reads them again.
-        rows_behind=-(-(PIXELS - 1) // output.shape[2]) if spans_rows(operator, stored) and not in_place else 0,
+        rows_still_read=-(-(PIXELS - 1) // output.shape[2]) if spans_rows(operator, stored) and not in_place else 0,
         is_in_place=in_place,
         windows=_windows(operator, stored, fours, members, patch),
     )

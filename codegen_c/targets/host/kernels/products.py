@@ -323,7 +323,7 @@ QDENSE = DenseKernel(
 ).kernel((for_speed, *qdense.CONSTRAINTS, qdense_sums_leave_room))
 
 
-# The same dense layer with weights of 4 bits: the loops unpack two weights from each byte.
+# A dense layer with weights of 4 bits: the loops unpack two weights from each byte.
 #
 # int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], int32 accumulators modulo 2^32.
 

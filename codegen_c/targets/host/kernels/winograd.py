@@ -136,7 +136,7 @@ def winograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Par
             input=max(1.0, 2 * output.shape[0] * output.shape[1] * source.shape[2] * depth / source.num_elements),
             scratch=max(1.0, tiles * PLACES * (2 * pitch + 8 * channels) / (2 * numbers)),
         ),
-        rows_behind=1,
+        rows_still_read=1,
         tile_rows=2,
         grows_weights=True,
     )
