@@ -63,7 +63,7 @@ RV64 = ("clang-19", "--target=riscv64-linux-gnu", "-march=rv64gcv", "-O2", "-sta
 FORMS = {
     "avx2": ("host", ("gcc", "-O2", "-mfma", "-mavx2"), ()),
     "neon": ("host", ("aarch64-linux-gnu-gcc", "-O2", "-static"), ("qemu-aarch64",)),
-    "rvv": ("zve32f", RV64, ("qemu-riscv64", "-cpu", "rv64,v=true,vlen=256")),
+    "rvv": ("zve32f", RV64, ("qemu-riscv64", "-cpu", "rv64,v=true,vext_spec=v1.0,vlen=256")),
 }
 
 

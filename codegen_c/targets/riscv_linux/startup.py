@@ -13,7 +13,7 @@ _SHORTEST = Startup(
     package="codegen_c.targets.riscv_linux",
     isas=("rv64gcv",),
     emulator="qemu-riscv64",
-    emulator_flags=("-cpu", "rv64,v=true,vlen=128"),
+    emulator_flags=("-cpu", "rv64,v=true,vext_spec=v1.0,vlen=128"),
     runs="process",
     read_stack_pointer="mv %0, sp",
     link_flags=("-static", "-l:crt1.o", "-l:crti.o", "-l:crtn.o"),  # the start of the C library, which links leave out
@@ -21,5 +21,5 @@ _SHORTEST = Startup(
 )
 STARTUPS = (
     _SHORTEST,
-    replace(_SHORTEST, isas=("rv64gcv_zvl256b",), emulator_flags=("-cpu", "rv64,v=true,vlen=256")),
+    replace(_SHORTEST, isas=("rv64gcv_zvl256b",), emulator_flags=("-cpu", "rv64,v=true,vext_spec=v1.0,vlen=256")),
 )
