@@ -18,7 +18,6 @@ from typing import Annotated
 import typer
 
 import tvm_ext
-from codegen_c.targets.registry import startup_of
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.options import AsJson, Debug, OnPlatform
 from tvm_ext.command_line.show import errors_shown, print_json, stages_shown, stdout
@@ -209,6 +208,8 @@ _Library = tuple[str, str, bool, str]
 
 def _tools_of_platforms() -> tuple[list[_Program], list[_Library]]:
     """Return the programs and Python packages that the cores' toolchains and their targets' start-up code name."""
+    from codegen_c.targets.registry import startup_of
+
     uses: dict[str, dict[str, list[str]]] = {}
     packages: dict[str, list[str]] = {}
     for core in map(tvm_ext.Platform.load, core_names()):
