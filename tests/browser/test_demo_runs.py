@@ -61,8 +61,8 @@ def run_in_page(tab: Tab, package: Package, inputs: dict[str, np.ndarray]) -> di
     """Outputs of a run in the page by the model's names, from real numbers."""
     values = json.dumps([inputs[name].astype(float).ravel().tolist() for name in package.inputs])
     found = tab.value(
-        f"machineOf().then((one) => {{ one.reset(); const {{ status }} = one.run({values});"
-        "return [status, one.outputs().map((values) => [...values])]; })"
+        f"machineOf().then(async (one) => {{ await one.reset(); const {{ status, outputs }} = await one.run({values});"
+        "return [status, outputs.map((values) => [...values])]; })"
     )
     assert found[0] == 0
     return {
@@ -129,7 +129,7 @@ def test_a_package_gives_its_stored_outputs(
     opened(tab, package, tmp_path)
     tab.click("#tab-vectors")
     tab.click("#form-vectors button")
-    assert tab.text("#form-vectors .told").startswith("All ")
+    tab.wait("document.querySelector('#form-vectors .told').textContent.startsWith('All ')")
     tab.click("#selftest")
     tab.wait("byId('selftest-result').textContent.startsWith('Passed')")
     tab.click("#measure")
@@ -137,6 +137,19 @@ def test_a_package_gives_its_stored_outputs(
     inputs = sample(package)
     for name, array in run_in_page(tab, package, inputs).items():
         np.testing.assert_array_equal(array, package.run(inputs)[name])
+    assert tab.problems == []
+
+
+def test_the_page_stays_live_while_the_model_runs(tab: Tab, digits_package: Package, tmp_path: Path) -> None:
+    """The model runs in a worker: timers of the page tick, and a click shows a layer, while layers are measured."""
+    opened(tab, digits_package, tmp_path)
+    ticks, layer = tab.value(
+        "new Promise((done) => { byId('measure').click(); let ticks = 0; const timer = setInterval(() => {"
+        "if (byId('measure-result').textContent === 'Measuring ...') { ticks += 1; }"
+        "else { clearInterval(timer); done([ticks, byId('step-name').textContent]); }"
+        "if (ticks === 2) { document.querySelector('#layers li:nth-child(3) button').click(); } }, 10); })"
+    )
+    assert ticks > 10 and layer.startswith("3 of ")
     assert tab.problems == []
 
 
@@ -151,7 +164,7 @@ def test_a_vector_that_differs_is_said(tab: Tab, packages: Packages, tmp_path: P
     opened(tab, changed, tmp_path)
     tab.click("#tab-vectors")
     tab.click("#form-vectors button")
-    assert tab.text("#form-vectors .told").startswith("1 of ")
+    tab.wait("document.querySelector('#form-vectors .told').textContent.startsWith('1 of ')")
     tab.click("#selftest")
     assert "Failed: 1 elements differ" in tab.wait(
         "byId('selftest-result').textContent.startsWith('Failed') && byId('selftest-result').textContent"
@@ -236,7 +249,7 @@ def test_samples_of_the_user(tab: Tab, packages: Packages, tmp_path: Path) -> No
     tab.click("#tab-vectors")
     names = tab.value("[...document.querySelectorAll('#form-vectors option')].map((one) => one.textContent)")
     assert names == ["sample 1", "sample 2", "sample 3", "test vector 1"]
-    found = tab.value("machineOf().then((one) => { one.runBytes(one.samples[2]); return [...one.outputs()[0]]; })")
+    found = tab.value("machineOf().then(async (one) => [...(await one.replay(true, 2)).outputs[0]])")
     (expected,) = package.run({"x": drawn[2:]}).values()
     np.testing.assert_array_equal(np.array(found, np.float32).reshape(expected.shape), expected)
     assert tab.problems == []
@@ -250,6 +263,7 @@ def test_values_by_hand(tab: Tab, packages: Packages, tmp_path: Path) -> None:
               "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
     x = np.array([[0, 0, 2, 0]], np.float32)
     (expected,) = package.run({"x": x}).values()
+    tab.wait("byId('status').textContent.startsWith('Run 2 ')")
     shown = tab.value("[...document.querySelectorAll('.bar-value')].map((one) => Number(one.textContent))")
     np.testing.assert_allclose(shown, expected[0], atol=1e-3)
     assert_close(run_in_page(tab, package, {"x": x}), {"y": expected}, 1e-6)

@@ -49,9 +49,9 @@ def test_hostile_names_stay_text(small: Package) -> None:
     report["options"]["labels"] = [HOSTILE]
     report["verify"]["host"]["reference"] += HOSTILE
     page = demo_page(replace(small, report=report))
-    document = parsed(page.partition("<script>")[0] + "</body></html>")
+    document = parsed(page.partition('<script id="machine">')[0] + "</body></html>")
     assert HOSTILE.replace("\u2028", r"\u2028") in words(document)
-    assert page.count("<script") == page.count("</script") == 2
+    assert page.count("<script") == page.count("</script") == 3
     (data,) = [one.text or "" for one in document.iterfind(".//script")]
     assert json.loads(data)["steps"][0]["name"].startswith(small.report["steps"][0]["name"] + "</script>")
 
@@ -64,7 +64,8 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script(small: Package) -> No
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert {allowed.pop(name) for name in ("default-src", "base-uri", "form-action")} == {"'none'"}
     assert re.fullmatch(r"'sha256-[^' ]+'", allowed.pop("style-src"))
-    assert re.fullmatch(r"'sha256-[^' ]+' 'wasm-unsafe-eval'", allowed.pop("script-src"))
+    assert re.fullmatch(r"'sha256-[^' ]+' 'sha256-[^' ]+' 'wasm-unsafe-eval'", allowed.pop("script-src"))
+    assert allowed.pop("worker-src") == "blob:", "the page makes the worker of its own script"
     assert not allowed
 
 

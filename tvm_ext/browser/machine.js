@@ -1,13 +1,12 @@
 "use strict";
-// The WebAssembly module: ports as arrays of real numbers, runs, and copies of the arenas after each step.
-const model = JSON.parse(document.getElementById("model").textContent);
-const byId = (id) => document.getElementById(id);
+// The WebAssembly module: ports as arrays of real numbers, runs, and copies of the arenas after each step. A worker runs
+// this script, and the page runs it for its functions of elements; both set `model`.
+let model;
 const ELEMENTS = {
   float32: Float32Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array,
   int32: Int32Array, uint32: Uint32Array, int64: BigInt64Array, uint64: BigUint64Array, bool: Uint8Array,
   float16: Uint16Array, bfloat16: Uint16Array,
 };
-const NOT_READY = model.not_ready;
 const MOST_COPIED_BYTES = 64 * 2 ** 20;
 
 function bytesOf(base64) {
@@ -87,7 +86,7 @@ function placesOf(port) {
   return places;
 }
 
-async function machineOf() {
+async function moduleOf() {
   const arenas = [];
   const state = { copies: null, times: null, begun: 0 };
   const hooks = {
@@ -119,7 +118,8 @@ async function machineOf() {
     canCopy: total <= MOST_COPIED_BYTES,
     numVectors: made.vectors(),
     reset: () => made.tvm_ext_reset(),
-    // Runs on real numbers, one array for each input. Returns the status and the copies of the arenas, if asked for.
+    // Runs on real numbers, one array for each input. Returns the status, the outputs, and the copies of the arenas if
+    // asked for.
     run(inputs, copy = false) {
       model.inputs.forEach((port, index) => {
         const address = made.tvm_ext_input(index), order = places.get(port), given = inputs[index];
@@ -141,21 +141,30 @@ async function machineOf() {
       });
       return this.go(copy);
     },
-    samples: model.samples.map((sample) => sample.map(bytesOf)),
-    // Real numbers of stored bytes of an input.
-    realsOf(given, index) {
-      const port = model.inputs[index], elements = new ELEMENTS[port.dtype](given.buffer);
-      return Float64Array.from(places.get(port), (place) => realOf(elements[place], port));
+    // Resets the states and runs on a sample, or without samples given on a test vector. A model with states takes all
+    // inputs up to this one, in order. same: the comparison with the stored outputs of a vector.
+    replay(isSample, index) {
+      const one = (at, copy) => (isSample ? this.runBytes(model.samples[at].map(bytesOf), copy) : this.runVector(at, copy));
+      made.tvm_ext_reset();
+      for (let before = 0; model.has_states && before < index; before++) { one(before, false); }
+      return { ...one(index, true), same: isSample ? null : this.compared(index) };
+    },
+    // Real numbers of the inputs of a sample or a test vector.
+    inputsOf(isSample, index) {
+      if (!isSample) { return model.inputs.map((port, at) => reals(made.vector_input(index, at), port)); }
+      return model.inputs.map((port, at) => {
+        const elements = new ELEMENTS[port.dtype](bytesOf(model.samples[index][at]).buffer);
+        return Float64Array.from(places.get(port), (place) => realOf(elements[place], port));
+      });
     },
     go(copy) {
       state.copies = copy && this.canCopy ? [] : null;
       const begin = performance.now(), status = made.tvm_ext_run(), milliseconds = performance.now() - begin;
       const copies = state.copies;
       state.copies = null;
-      return { status, copies, milliseconds };
+      const outputs = model.outputs.map((port, index) => reals(made.tvm_ext_output(index), port));
+      return { status, copies, milliseconds, outputs };
     },
-    outputs: () => model.outputs.map((port, index) => reals(made.tvm_ext_output(index), port)),
-    vectorInputs: (vector) => model.inputs.map((port, index) => reals(made.vector_input(vector, index), port)),
     // Compares the outputs of the last run with those of a vector, byte by byte; null if the vector has no outputs.
     compared(vector) {
       let differing = 0, count = 0;
@@ -172,7 +181,11 @@ async function machineOf() {
       }
       return { differing, count, largest };
     },
-    selftest: () => ({ failed: made.selftest() !== 0, differing: made.differing() }),
+    selftest() {
+      const begin = performance.now(), failed = made.selftest() !== 0, differing = made.differing();
+      made.tvm_ext_reset();
+      return { failed, differing, seconds: (performance.now() - begin) / 1000 };
+    },
     // Milliseconds of each step, on average over as many runs as fit into some time.
     measured(limit) {
       made.tvm_ext_reset();
@@ -190,5 +203,24 @@ async function machineOf() {
       made.tvm_ext_reset();
       return { times, each, runs: runs + plain };
     },
+  };
+}
+
+// Answers the calls of the page, one after another. The first call brings the model.
+function serve() {
+  let made;
+  self.onmessage = async ({ data: { number, name, given } }) => {
+    try {
+      if (name === "start") {
+        [model] = given;
+        made = await moduleOf();
+        self.postMessage({ number, value: { canCopy: made.canCopy, numVectors: made.numVectors } });
+        return;
+      }
+      const value = made[name](...given), copies = value && value.copies ? value.copies.flat() : [];
+      self.postMessage({ number, value }, copies.map((one) => one.buffer));
+    } catch (error) {
+      self.postMessage({ number, problem: error.message });
+    }
   };
 }

@@ -1,4 +1,5 @@
 // The page: tabs of input forms, runs of the model, the self-test, and times of layers.
+const MOST_WAITING = 32;
 const FORMS = { draw: drawingForm, picture: pictureForm, sound: soundForm, values: valuesForm, vectors: vectorsForm };
 
 function valuesForm(form, panel, submit) {
@@ -8,28 +9,23 @@ function valuesForm(form, panel, submit) {
   panel.querySelector("button").addEventListener("click", give);
 }
 
-function vectorsForm(form, panel, submit, reset, machine, finished) {
+function vectorsForm(form, panel, submit, reset, machine, finished, stopped) {
   const told = panel.querySelector(".told"), chosen = panel.querySelector("select"), seen = panel.querySelector("canvas");
-  machine.samples.forEach((sample, index) => chosen.append(new Option(`sample ${index + 1}`, `s${index}`)));
+  model.samples.forEach((sample, index) => chosen.append(new Option(`sample ${index + 1}`, `s${index}`)));
   for (let vector = 0; vector < machine.numVectors; vector++) {
     chosen.append(new Option(`test vector ${vector + 1}`, `v${vector}`));
   }
 
-  function paint() {
-    const index = Number(chosen.value.slice(1)), isSample = chosen.value[0] === "s";
-    const values = isSample ? machine.realsOf(machine.samples[index][0], 0) : machine.vectorInputs(index)[0];
+  const choice = () => [chosen.value[0] === "s", Number(chosen.value.slice(1))];
+  async function paint() {
+    const [values] = await machine.inputsOf(...choice());
     if (values && seen) { paintPort(seen, Array.from(values), model.inputs[0]); }
   }
 
-  function run() {
-    const index = Number(chosen.value.slice(1)), isSample = chosen.value[0] === "s";
-    const one = (at, copy) => (isSample ? machine.runBytes(machine.samples[at], copy) : machine.runVector(at, copy));
-    reset();
-    // A model with states takes all inputs up to this one, in order.
-    for (let before = 0; model.has_states && before < index; before++) { one(before, false); }
-    const { status, copies, milliseconds } = one(index, true);
-    finished(status, copies, milliseconds, false);
-    const same = isSample ? null : machine.compared(index), isExact = same && same.differing === 0 && status === 0;
+  async function run() {
+    const [isSample, index] = choice(), result = await machine.replay(isSample, index), { status, same } = result;
+    finished(result, false);
+    const isExact = same && same.differing === 0 && status === 0;
     told.classList.toggle("good", Boolean(isExact));
     told.textContent = isSample ? ""
       : !same ? "The package does not know the outputs of its vectors, because it was not verified."
@@ -38,52 +34,67 @@ function vectorsForm(form, panel, submit, reset, machine, finished) {
             : `${same.differing} of ${same.count} outputs differ from the stored outputs, by at most ${numberText(same.largest)}.`;
   }
 
-  chosen.addEventListener("change", () => { paint(); run(); });
-  panel.querySelector("button").addEventListener("click", run);
-  paint();
+  chosen.addEventListener("change", () => { paint().catch(stopped); run().catch(stopped); });
+  panel.querySelector("button").addEventListener("click", () => run().catch(stopped));
+  paint().catch(stopped);
 }
 
 async function start() {
   document.documentElement.classList.toggle("framed", window.top !== window);
   const machine = await machineOf(), inside = insideOf(), outputs = outputsOf(), status = byId("status");
-  const held = machine.vectorInputs(0);
-  let runs = 0, pending = null;
+  const held = await machine.inputsOf(false, 0);
+  let runs = 0, pending = null, waiting = 0, next = null;
 
-  function finished(code, copies, milliseconds, live) {
+  function finished({ status: code, copies, milliseconds, outputs: values }, live) {
     runs += 1;
     const ready = code === 0;
     status.classList.toggle("bad", !ready && code !== NOT_READY);
     status.textContent = ready ? `Run ${runs.toLocaleString("en")} took ${timeText(milliseconds)}`
       : code === NOT_READY ? `The window over time fills: run ${runs}` : `The run returned status ${code}`;
     if (!ready) { return; }
-    outputs.show(machine.outputs(), live);
+    outputs.show(values, live);
     inside.take(copies, !live);
+  }
+  function stopped(error) {
+    status.classList.add("bad");
+    status.textContent = `The run stopped: ${error.message}`;
   }
 
   const timeText = (milliseconds) =>
     (milliseconds < 0.2 ? "less than 0.2 ms" : `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`);
 
-  // Runs on values of one port; the others keep those of the first test vector. Many runs are shown once a frame.
+  // Runs on values of one port; the others keep those of the first test vector. While a run lasts, a model without
+  // states waits for the newest values, and one with states takes all of them in order, up to a limit: a model that is
+  // slower than its inputs would fall further and further back. Many runs are shown once a frame.
   function submit(port, values, live = false) {
     held[port] = values;
-    try {
-      const shown = !live || pending === null;
-      const { status: code, copies, milliseconds } = machine.run(held, shown);
-      if (!live) { finished(code, copies, milliseconds, false); return; }
-      if (!shown) { runs += 1; if (code === 0) { outputs.show(machine.outputs(), true); } return; }
-      pending = requestAnimationFrame(() => { pending = null; });
-      finished(code, copies, milliseconds, true);
-    } catch (error) {
-      status.classList.add("bad");
-      status.textContent = `The run stopped: ${error.message}`;
+    if (waiting > 0 && !model.has_states) { next = live; return; }
+    if (waiting >= MOST_WAITING) {
+      stopped(new Error("the model is slower than its inputs, and some of them are left out."));
+      return;
     }
+    const shown = !live || pending === null;
+    if (live && shown) { pending = requestAnimationFrame(() => { pending = null; }); }
+    waiting += 1;
+    machine.run(held, shown).then((result) => {
+      if (shown) { finished(result, live); return; }
+      runs += 1;
+      if (result.status === 0) { outputs.show(result.outputs, true); }
+    }).catch(stopped).finally(() => {
+      waiting -= 1;
+      if (next !== null) {
+        const wasLive = next;
+        next = null;
+        submit(port, held[port], wasLive);
+      }
+    });
   }
-  const reset = () => machine.reset();
+  const reset = () => machine.reset().catch(stopped);
 
   const tabs = [...document.querySelectorAll("[role=tab]")];
   const forms = model.forms.map((form) => {
     const panel = byId(`form-${form.kind}`);
-    return FORMS[form.kind](form, panel, submit, reset, machine, finished) || {};
+    return FORMS[form.kind](form, panel, submit, reset, machine, finished, stopped) || {};
   });
   const choose = (chosen) => tabs.forEach((tab, index) => {
     tab.setAttribute("aria-selected", String(index === chosen));
@@ -106,33 +117,29 @@ async function start() {
   byId("selftest").addEventListener("click", () => {
     const told = byId("selftest-result");
     told.textContent = "Running ...";
-    setTimeout(() => {
-      const begin = performance.now(), { failed, differing } = machine.selftest();
-      const seconds = ((performance.now() - begin) / 1000).toFixed(2);
+    machine.selftest().then(({ failed, differing, seconds }) => {
       told.className = failed ? "told bad" : "told good";
-      told.textContent = failed ? `Failed: ${differing} elements differ.` : `Passed: ${model.selftest} in ${seconds} s.`;
-      machine.reset();
-    }, 30);
+      told.textContent = failed ? `Failed: ${differing} elements differ.` : `Passed: ${model.selftest} in ${seconds.toFixed(2)} s.`;
+    }).catch(stopped);
   });
   byId("measure").addEventListener("click", () => {
     const told = byId("measure-result");
     told.textContent = "Measuring ...";
-    setTimeout(() => {
-      const { times, each, runs: count } = machine.measured(600);
+    machine.measured(600).then(({ times, each, runs: count }) => {
       inside.showTimes(times);
       told.textContent = `A run takes ${each.toFixed(each < 1 ? 3 : 2)} ms, on average over ${count} runs.`;
-    }, 30);
+    }).catch(stopped);
   });
   if (model.has_states) { byId("reset").addEventListener("click", () => { reset(); status.textContent = "The states are reset."; }); }
 
   inside.show(0);
-  reset();
   // The layers show a run on the first vector until there is an input.
-  const { status: code, copies, milliseconds } =
-    machine.samples.length ? machine.runBytes(machine.samples[0], true) : machine.runVector(0, true);
-  if (["values", "vectors"].includes(model.forms[0].kind)) { finished(code, copies, milliseconds, false); } else { inside.take(copies, true); }
-  status.textContent = `A run on the first ${machine.samples.length ? "sample" : "test vector"} took ${timeText(milliseconds)}`;
-  reset();
+  const first = await machine.replay(model.samples.length > 0, 0);
+  if (runs === 0) {
+    if (["values", "vectors"].includes(model.forms[0].kind)) { finished(first, false); } else { inside.take(first.copies, true); }
+    status.textContent = `A run on the first ${model.samples.length ? "sample" : "test vector"} took ${timeText(first.milliseconds)}`;
+  }
+  await machine.reset();
   document.documentElement.dataset.ready = "true";
 }
 

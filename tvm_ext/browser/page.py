@@ -24,7 +24,9 @@ from tvm_ext.report.page.memory_picture import WORDS, arenas_of, memory_picture,
 from tvm_ext.report.page.page import digest, environment, script_text, style_text, verdict, visible
 from tvm_ext.report.read_report import Report
 
-_SCRIPTS = ("machine.js", "inside.js", "output.js", "drawing.js", "picture.js", "sound.js", "page.js")
+_MACHINE = "machine.js"
+"""The script of the worker that runs the model; the page contains it once, and runs it, too."""
+_SCRIPTS = ("worker.js", "inside.js", "output.js", "drawing.js", "picture.js", "sound.js", "page.js")
 _TITLES: Mapping[FormKind, str] = {
     "draw": "Draw", "picture": "Picture", "sound": "Sound", "values": "Values", "vectors": "Test vectors",
 }  # fmt: skip
@@ -62,7 +64,7 @@ def demo_page(package: Package, samples: Inputs | None = None) -> str:
 
 def _page(interface: Interface, report: Report, module: BrowserModule, samples: Sequence[Sequence[str]]) -> str:
     forms = forms_of(interface)
-    style, script = _texts()
+    style, machine, script = _texts()
     name, model = report["model"]["name"], report["model"]
     return (
         environment(Path(__file__).parent)
@@ -83,7 +85,8 @@ def _page(interface: Interface, report: Report, module: BrowserModule, samples: 
                 memory_picture(arena, [one for one in things_of(report) if one.memory == arena.memory], report["steps"])
                 for arena in arenas_of(report)
             ],
-            style=style, script=script, style_hash=digest(style), script_hash=digest(script),
+            style=style, machine=machine, script=script,
+            style_hash=digest(style), machine_hash=digest(machine), script_hash=digest(script),
         )
     )  # fmt: skip
 
@@ -212,8 +215,10 @@ def _step(step: Report, numbers: Mapping[str, int]) -> dict[str, Any]:
 
 
 @cache
-def _texts() -> tuple[str, str]:
-    """Return style and script of the page."""
+def _texts() -> tuple[str, str, str]:
+    """Return the page's style, the script of its worker, and its own script."""
     folder = Path(__file__).parent
-    style, *scripts = ((folder / name).read_text(encoding="utf-8") for name in ("demo.css", *_SCRIPTS))
-    return style_text() + style, "".join([*scripts, script_text()])
+    style, machine, *scripts = (
+        (folder / name).read_text(encoding="utf-8") for name in ("demo.css", _MACHINE, *_SCRIPTS)
+    )
+    return style_text() + style, machine, "".join([*scripts, script_text()])
