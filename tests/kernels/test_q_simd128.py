@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.operators.kinds import Operator, QConv2d
+from codegen_c.operators.kinds import Operator, QConv2d, QPool2d
 from codegen_c.targets.registry import target_of
-from codegen_c.targets.simd128.kernels import depthwise, products
+from codegen_c.targets.simd128.kernels import depthwise, plain, products
 from codegen_c.targets.simd128.kernels.rescale import FloatForm
 from tests.kernels.dsp import SOME
 from tests.kernels.on_target import for_target, taken_on
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds, varied
+from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qdense import dense_layers
+from tests.kernels.test_qpool2d import pools
 from tvm_ext.core.platform import Platform
 
 SIMD128 = target_of(Platform.load("wasm").processor)
+
+
+def as_maximum(operator: QPool2d, channels: int) -> QPool2d:
+    """The pool as a max pool of images with so many channels; its limits stay within the input's type."""
+    source = replace(operator.inputs[0], shape=(*operator.inputs[0].shape[:3], channels))
+    output = replace(source, shape=(*operator.output.shape[:3], channels))
+    info = np.iinfo(source.dtype)
+    low, high = (int(np.clip(limit, info.min, info.max)) for limit in (operator.low, operator.high))
+    return replace(operator, inputs=(source,), outputs=(output,), method="max", low=low, high=high)
+
+
 STRATEGIES = {
     products.QCONV2D: convolutions(),
     products.QDENSE: dense_layers(),
     depthwise.KERNEL: convolutions(depthwise=True),
+    plain.QBINARY: binaries(),
+    plain.MAXIMUM: st.builds(as_maximum, pools(), st.integers(1, 40)),
 }
 """Kernels, and operators that most of them take."""
 
