@@ -24,6 +24,7 @@ from tests.kernels.test_qconv2d_dsp import (
     QUADS,
     QUADS_TWICE,
     SINGLES,
+    SINGLES_OF_ROWS,
     TWICE,
     made_of_singles,
     names_of_two_roundings,
@@ -128,6 +129,15 @@ def test_two_pixels_by_four_channels(cortex_m4: Platform, shift: int, monkeypatc
     calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
     code = "".join(call.function.helpers for call in calls)
     assert all(f"tvm_ext_dsp_quads_{kind}(" in code for kind in (f"s8_{shift}", f"u8_{shift}", "s8_twice_signed"))
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(layers)]
+    outputs = run_on_board(cortex_m4, layers, calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+def test_single_elements_of_two_rows(cortex_m4: Platform) -> None:
+    layers = SINGLES_OF_ROWS[:12]
+    calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(layers)]
     outputs = run_on_board(cortex_m4, layers, calls, inputs)
     for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):

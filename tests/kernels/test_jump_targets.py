@@ -18,8 +18,8 @@ FILES = (
     "tvm_ext_dsp_blocks.h", "tvm_ext_dsp_matmul.h", "tvm_ext_dsp_product.h", "tvm_ext_dsp_quads.h",
     "tvm_ext_dsp_single.h", "tvm_ext_dsp_winograd_product.h",
 )  # fmt: skip
-STATED = re.compile(r'(?<=")(?:28|5[246]|64|7[26]|80|96|104)(?=")')
-"""Bytes of the units of unrolled loops, as the headers state them: each is an argument of a macro."""
+STATED = re.compile(r'(?<=")(?:28|5[246]|64|7[26]|80|96|104)(?=")|(?<=_CELL_BYTES )48')
+"""Bytes of the units of unrolled loops, as the headers state them: arguments of macros, and one macro."""
 
 
 def platform(compiler: str) -> Platform:

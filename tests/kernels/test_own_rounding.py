@@ -17,14 +17,14 @@ factors = st.floats(2.0**-24, 0.06) | st.integers(5, 22).map(lambda bits: 2.0**-
 bounds = st.tuples(st.integers(-LARGEST, 0), st.integers(0, LARGEST))
 
 
-def elements(form: OwnRounding, sums: np.ndarray, scale_bits: np.ndarray) -> np.ndarray:
-    """The elements as the C code has them: high products of 32 bits, shifted and saturated."""
-    scaled = sums + form.added << scale_bits
+def elements(form: OwnRounding, sums: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """The elements as the C code has them: high products of 32 bits, shifted by `more` than the form and saturated."""
+    scaled = sums + form.added << form.bits
     assert np.abs(scaled).max() < 1 << 31
     high = (scaled * form.multiplier.astype(np.int64) >> 32) + form.rounding
     assert np.abs(high).max() < 1 << 31
     low, top = (0, 255) if form.is_unsigned else (-128, 127)
-    return np.clip(high >> (form.shift + scale_bits), low, top)
+    return np.clip(high >> (form.shift + more), low, top)
 
 
 @MANY
@@ -49,6 +49,16 @@ def test_it_gives_the_same_elements_for_every_sum(
     sums = np.arange(-LARGEST, LARGEST + 1)[:, None].repeat(len(channels), axis=1)
     sums = np.clip(sums, low, high)
     np.testing.assert_array_equal(elements(form, sums, scale_bits), exact.run(sums))
+
+
+def test_sums_are_scaled_as_large_factors_need() -> None:
+    """All channels then have the same shift."""
+    exact = requantize([2.0**-18, 0.011, 0.07, 0.31, 2.0**-5, 2.0**-4, 0.0], "int8", -128, "tflite")
+    limit = np.full(7, LARGEST)
+    form = OwnRounding.of(exact, -limit, limit)
+    assert form is not None and form.bits.tolist() == [0, 0, 2, 4, 1, 2, 0]
+    sums = np.arange(-LARGEST, LARGEST + 1)[:, None].repeat(7, axis=1)
+    np.testing.assert_array_equal(elements(form, sums, np.zeros(7, np.int64)), exact.run(sums))
 
 
 @pytest.mark.parametrize("rounding", ["onnx", "tflite", "litert"])

@@ -24,10 +24,12 @@ HEAD = r"""
 #include "tvm_ext_dsp_single.h"
 #include "tvm_ext_dsp_strip.h"
 #include "tvm_ext_dsp_strip3.h"
+#include "tvm_ext_dsp_strip3_by_twos.h"
 #include "tvm_ext_dsp_winograd_fours.h"
 #include "tvm_ext_dsp_winograd_product.h"
 
 TVM_EXT_DSP_DEFINE_STRIP3(strip3, 8, 2, 26, 6, 1, s8, 4)
+TVM_EXT_DSP_DEFINE_STRIP3_BY_TWOS(strip3_by_twos, 8, 2, 26, 3, 1, s8, 4)
 
 #define APART __attribute__((noinline)) static void
 
@@ -74,7 +76,9 @@ def source() -> str:
     calls = {f"p_{name}": f"tvm_ext_dsp_product_{name}(sums, words, bytes, bias, units)" for name in PRODUCTS}
     calls |= {f"offsets_{pixels}": f"tvm_ext_dsp_offsets_{pixels}(words, units)" for pixels in (1, 3)}
     rows = "uint8_t *const rows[3] = {output, output + 128, output + 256}; "
-    calls |= {name: f"{rows}tvm_ext_dsp_{name}(rows, bytes, words, units, 3, 1 << 20)" for name in (*BLOCKS, *QUADS)}
+    calls |= {name: f"{rows}tvm_ext_dsp_{name}(rows, bytes, words, units, 3, 1 << 20)" for name in BLOCKS}
+    sizes = "const tvm_ext_dsp_quads_sizes sizes = TVM_EXT_DSP_QUADS_SIZES(units, 3, 12, 0); "
+    calls |= {name: f"{rows}{sizes}tvm_ext_dsp_{name}(rows, bytes, words, &sizes)" for name in QUADS}
     calls |= {name: f"tvm_ext_dsp_{name}(output, bytes, words, units, 3, 1 << 20)" for name in SINGLES}
     strip = (
         "const tvm_ext_dsp_strip strip = {.output = output, .pitch = 2, .last = 2, .multiplier = 1 << 20, "
@@ -83,6 +87,7 @@ def source() -> str:
     )
     calls |= {f"strip_{name}": f"{strip}tvm_ext_dsp_strip_{name}_s8_4(&strip)" for name in STRIPS}
     calls["strip3_3"] = f"{strip}strip3(&strip)"
+    calls["strip3_2"] = f"{strip}strip3_by_twos(&strip)"
     end = "&words[512 + 8 * (units + 1)]"
     calls["winograd"] = f"tvm_ext_dsp_winograd_3x2((uint32_t *)sums, words, &words[512], units + 1, {end})"
     calls["outputs"] = "tvm_ext_dsp_winograd_outputs((uint32_t *)sums, words, 5u + (uint32_t)units)"
@@ -108,7 +113,7 @@ def printed(folder: Path, *flags: str) -> list[str]:
 @pytest.mark.parametrize("flags", [("-O3",), ("-O3", "-march=native"), ("-O2", "-ftree-vectorize", "-march=native")])
 def test_vectors_give_the_same_sums(flags: tuple[str, ...], tmp_path: Path) -> None:
     found, expected = printed(tmp_path, *flags), printed(tmp_path, "-O0")
-    assert len(expected) == 19 * 25 and len(set(expected)) > 19 * 15
+    assert len(expected) == 19 * 26 and len(set(expected)) > 19 * 15
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
 
 

@@ -44,6 +44,41 @@ def pointwise(weight: np.ndarray, *, dtype: str = "int8", scale: float = 0.013) 
     )  # fmt: skip
 
 
+def windowed(depth: int, kernel: tuple[int, int], *, dtype: str, channels: int, columns: int) -> QConv2d:
+    """Windows with padding on all sides. Rows of taps have an odd number of elements if the sizes are odd."""
+    rows, (r, s) = 5, kernel
+    padding = (r // 2, s // 2, r // 2, s // 2)
+    weight = np.random.default_rng(depth).integers(-100, 100, (channels, *kernel, depth))
+    return QConv2d(
+        inputs=(image(1, rows, columns, depth, dtype=dtype),),
+        outputs=(image(1, rows, columns, channels, dtype=dtype, scale=2.0),), weight=weight.astype(np.int8),
+        weight_scale=np.linspace(0.01, 0.02, channels).astype(np.float32),
+        bias=np.arange(channels, dtype=np.int32) * 50, window=Window(kernel=kernel, padding=padding),
+        low=int(np.iinfo(dtype).min), high=int(np.iinfo(dtype).max),
+    )  # fmt: skip
+
+
+SINGLES_OF_ROWS = [
+    windowed(depth, kernel, dtype=dtype, channels=channels, columns=columns)
+    for channels, columns in ((8, 4), (6, 6), (3, 5))
+    for depth, kernel, dtype in (
+        (3, (3, 3), "int8"), (1, (5, 5), "uint8"), (5, (2, 3), "int8"), (7, (5, 3), "int8"), (1, (1, 3), "int8"),
+        (2, (3, 3), "uint8"),
+    )
+]  # fmt: skip
+"""Of rows with an odd number of elements the last ones of two rows share a cell; by quads, blocks and products."""
+
+
+def test_single_elements_of_two_rows_share_a_cell() -> None:
+    units = [convolution_dsp.packed(operator)[0].units for operator in SINGLES_OF_ROWS[:6]]
+    assert units == [7, 7, 8, 27, 1, 5]
+    code_of = [code(operator) for operator in SINGLES_OF_ROWS]
+    assert any("tvm_ext_dsp_quads_" in text for text in code_of[:6])
+    assert any("tvm_ext_dsp_blocks_" in text for text in code_of[6:12])
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(SINGLES_OF_ROWS)]
+    assert_c_equals_reference(SINGLES_OF_ROWS, inputs, for_cortex_m4(convolution_dsp.QCONV2D))
+
+
 def with_output(operator: QConv2d, dtype: str) -> QConv2d:
     """The same with outputs of a type, their steps so small that both ends saturate."""
     limits, shape = np.iinfo(dtype), operator.output.shape

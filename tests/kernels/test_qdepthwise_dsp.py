@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kept, StoredRows
+from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
+from codegen_c.kernels.shared.own_rounding import OwnRounding
+from codegen_c.kernels.shared.two_roundings import ScaledSums
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
 from codegen_c.targets.dsp.kernels.depthwise import Plane
@@ -111,6 +115,8 @@ def padded(taps: int, columns: int, stride: int, dtype: str) -> QConv2d:
 
 STRIPS = [
     *(padded(3, *rest) for rest in ((2, 1, "int8"), (5, 1, "uint8"), (6, 1, "int8"))),
+    *(padded(3, *rest) for rest in ((4, 2, "int8"), (9, 2, "uint8"), (12, 2, "int8"))),
+    tall(5, replace(SAME, strides=(2, 2)), columns=9, rows=13, out=(7, 5), dtype="int8", scale=1.8),
     *(
         padded(taps, *rest) for taps in (5, 7) for rest in
         ((4, 1, "int8"), (5, 1, "uint8"), (6, 1, "int8"), (7, 1, "uint8"),
@@ -132,6 +138,7 @@ def test_strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "".join(made.function.helpers for made in strips(shift, monkeypatch))
     for kind in ("s8", "u8"):
         assert f", {kind}, {shift})" in code
+        assert re.search(rf"TVM_EXT_DSP_DEFINE_STRIP3_BY_TWOS\([^)]*, {kind}, {shift}\)", code)
         assert all(f"strip_{taps}_{stride}_{kind}_{shift}(" in code for taps in (5, 7) for stride in (1, 2))
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(STRIPS)]
     assert_c_equals_reference(list(STRIPS), inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
@@ -155,6 +162,18 @@ STRIPS_TWICE = [
     if operator.inputs[0].dtype == "int8"
 ]
 """Of strips and of single columns; the smallest factors get multipliers of fewer bits, or the general code."""
+
+
+def test_factors_without_scaled_sums_get_roundings_of_their_own() -> None:
+    """Factors far apart, of which the largest need multiples of their sums."""
+    layers = [rounded_twice(operator, (2.0**-20, 0.09)) for operator in STRIPS if operator.inputs[0].dtype == "int8"]
+    exact, bounds = qconv2d.requantize(layers[0]), qconv2d.bounds(layers[0])
+    form = OwnRounding.of(exact, *bounds)
+    assert ScaledSums.of(exact, *bounds) is None and form is not None and form.bits.max() > 0
+    code = depthwise_dsp.QDEPTHWISE.implement(layers[0], CORTEX_M4, StoredRows()).function.helpers
+    assert "TVM_EXT_DSP_DEFINE_STRIP3(" in code
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(layers)]
+    assert_c_equals_reference(layers, inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
 def test_strips_with_two_roundings() -> None:

@@ -32,6 +32,8 @@ SHIFTS = (4, 8)
 multipliers have more bits."""
 MOST_ADDED = 1 << 20
 """The largest n: sums stay far from the ends of an int32."""
+MOST_BITS = 8
+"""The largest power of two by which sums are scaled for the sake of their multiplier: weights then fit 16 bits."""
 NEIGHBOURS = (0, 1, -1, 2, -2)
 """Multipliers beside the nearest one that are tried."""
 _SUMS_BESIDE = 4
@@ -40,19 +42,24 @@ _WORD = 1 << 32
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OwnRounding:
-    """Requantization of all channels by one shift. added: int64[K], n; multiplier, rounding: int32[K]."""
+    """Requantization of all channels by one shift.
+
+    added: int64[K], n; bits: int64[K], b; multiplier, rounding: int32[K].
+    """
 
     added: Array
+    bits: Array
     multiplier: Array
     rounding: Array
     shift: int
     is_unsigned: bool
 
     @classmethod
-    def of(cls, exact: Requantize, low: Array, high: Array, scale_bits: Array) -> Self | None:
+    def of(cls, exact: Requantize, low: Array, high: Array, scale_bits: Array | None = None) -> Self | None:
         """Return a form with the same elements as `exact` for all sums from low to high, int64[K]; None if none exists.
 
-        It requires the full range of 8 bits as results. scale_bits: int64[K], b.
+        It requires the full range of 8 bits as results. scale_bits: int64[K], b. Without it, `bits` are those that
+        large factors need, and an element is floor((h + rounding) / 2^c) in all channels: their c is b smaller.
         """
         limits = np.iinfo(exact.output.dtype)
         if exact.takes_high_products or (exact.low, exact.high) != (limits.min, limits.max):
@@ -65,12 +72,15 @@ class OwnRounding:
         if reached is None:
             return None
         for shift in SHIFTS:
-            found = _fitted(factors, steps, reached, low, high, shift, scale_bits)
+            bits = _needed_bits(factors, shift) if scale_bits is None else scale_bits
+            own = shift - bits if scale_bits is None else np.full_like(bits, shift)
+            found = None if bits.max() > MOST_BITS else _fitted(factors, steps, reached, low, high, own, bits)
             if found is not None:
                 added, multiplier, rounding = found
                 return cls(
-                    added=added, multiplier=multiplier, rounding=rounding, shift=shift, is_unsigned=limits.min == 0
-                )
+                    added=added, bits=bits, multiplier=multiplier, rounding=rounding, shift=shift,
+                    is_unsigned=limits.min == 0,
+                )  # fmt: skip
         return None
 
     @property
@@ -84,6 +94,13 @@ class OwnRounding:
         int32[K / width, 2 * width].
         """
         return np.stack([self.multiplier, self.rounding], axis=1).reshape(-1, 2 * width)
+
+
+def _needed_bits(factors: Array, shift: int) -> Array:
+    """Return the least bits by which sums are scaled so that their multipliers fit, int64[K]."""
+    _, exponents = np.frexp(factors)
+    bits = np.where(factors > 0, np.maximum(exponents + shift + 1, 0), 0).astype(np.int64)
+    return bits + (np.ldexp(factors, 32 + shift - bits) >= (1 << 31) - 4)
 
 
 def _first_sums(exact: Requantize, factors: Array, low: Array, high: Array, steps: Array) -> Array | None:
@@ -120,7 +137,7 @@ def _first_sums(exact: Requantize, factors: Array, low: Array, high: Array, step
 
 
 def _fitted(
-    factors: Array, steps: Array, reached: Array, low: Array, high: Array, shift: int, scale_bits: Array
+    factors: Array, steps: Array, reached: Array, low: Array, high: Array, shift: Array, scale_bits: Array
 ) -> tuple[Array, Array, Array] | None:
     """Return (added, multiplier, rounding) of each channel with these steps, or None."""
     nearest = np.rint(np.ldexp(factors, 32 + shift)).astype(np.int64)
@@ -133,7 +150,9 @@ def _fitted(
         if not len(chosen):
             break
         tried = np.maximum(nearest[chosen] + more, 0)
-        bounds = _bounds(tried, steps, reached[chosen], low[chosen], high[chosen], shift, scale_bits[chosen])
+        bounds = _bounds(
+            tried << scale_bits[chosen], steps, reached[chosen], low[chosen], high[chosen], (shift + scale_bits)[chosen]
+        )
         n, up, fits = _offsets(tried, *bounds, scale_bits[chosen])
         for array, values in ((added, n), (multiplier, tried), (rounding, up)):
             array[chosen] = np.where(fits, values, array[chosen])
@@ -144,12 +163,13 @@ def _fitted(
     return added, multiplier.astype(np.int32), rounding.astype(np.int32)
 
 
-def _bounds(
-    multiplier: Array, steps: Array, reached: Array, low: Array, high: Array, shift: int, scale_bits: Array
-) -> tuple[Array, Array]:
-    """Return the least and the greatest C with which every step lies where it should, int64[K] each."""
-    begin = steps[None, :] << (32 + shift + scale_bits)[:, None]
-    product = (multiplier << scale_bits)[:, None]
+def _bounds(product: Array, steps: Array, reached: Array, low: Array, high: Array, shift: Array) -> tuple[Array, Array]:
+    """Return the least and the greatest C with which every step lies where it should, int64[K] each.
+
+    product: of a sum, 2^b multiplier. shift: c + b.
+    """
+    begin = steps[None, :] << (32 + shift)[:, None]
+    product = product[:, None]
     far = np.int64(1) << 62
     least = np.where(reached <= high[:, None], begin - product * reached, -far).max(axis=1)
     most = np.where(reached > low[:, None], begin - product * (reached - 1) - 1, far).min(axis=1)

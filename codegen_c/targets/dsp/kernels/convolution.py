@@ -56,7 +56,7 @@ GATHER_INSTRUCTIONS = 8
 """Per unit of a single pixel, whose cells are moved together."""
 SINGLE_LEAST_SAVED = 2000
 """Saved instructions for which a function of about 400 bytes pays."""
-FEW = 12
+FEW = 16
 FEW_INSTRUCTIONS = 1.4
 FEW_RUN_INSTRUCTIONS = 8
 """Instructions of a run of adjacent elements that is expanded without loops."""
@@ -204,7 +204,7 @@ def _windows(
         fill=(cells, f"tvm_ext_dsp_fill_windows(&$_layer, cells, input, first, {count});"),
         regroup=moving if single else (),
         compute=(
-            *(() if sums.blocks else sums.finish.tables()),
+            *(sums.blocks.sizes() if sums.blocks else sums.finish.tables()),
             cells,
             "uint8_t *pixels[TVM_EXT_DSP_PIXELS];",
             f"tvm_ext_dsp_find_pixels(&$_layer.output, output, first, {count}, pixels);",
@@ -254,7 +254,9 @@ def _pair(operator: QConv2d, pixels: int = PIXELS, width: int = WIDTH) -> Paired
     source = operator.inputs[0]
     begin = start(source, operator.weight, operator.bias)
     in_nibbles = isinstance(operator, PackedQConv2d)
-    return PairedWeights.of(runs, begin, source, pixels=pixels, width=width, in_nibbles=in_nibbles)
+    return PairedWeights.of(
+        runs, begin, source, pixels=pixels, width=width, in_nibbles=in_nibbles, pairs_singles=not _by_taps(operator)
+    )
 
 
 def _pixels_of_calls(operator: QConv2d, stored: StoredRows) -> list[int]:
@@ -314,7 +316,7 @@ def _pixels_in_blocks(blocks: Blocks, single: Blocks | None, operator: QConv2d) 
     """Return `$_pixels(...)`, a tvm_ext_dsp_pixels, with sums in registers."""
     unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
     calls = _calls_of_groups(blocks, operator) if operator.groups > 1 else _calls(blocks, single)
-    return apart("$_pixels", PARAMETERS, [*unused, *calls], linkage="static inline")
+    return apart("$_pixels", PARAMETERS, [*unused, *blocks.sizes(), *calls], linkage="static inline")
 
 
 def _calls_of_groups(blocks: Blocks, operator: QConv2d) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
 from codegen_c.kernels.measurements import Block
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift
+from codegen_c.kernels.shared.own_rounding import OwnRounding
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.requantize import wrapped
 from codegen_c.kernels.shared.sums import holds_sums
@@ -166,9 +168,10 @@ def pack_nibbles(weight: np.ndarray) -> np.ndarray:
 
 # Strips of rows of depthwise windows by functions of the DSP extension, as C text: from planes to bytes in registers.
 #
-# Windows of 5x5 and 7x7 use functions that layers share, runtime/tvm_ext_dsp_strip.h; a layer of 3x3 windows of stride
-# 1 has its own function for two rows at a time, runtime/tvm_ext_dsp_strip3.h. Both require one shift for all channels:
-# that of a `CommonShift` with one rounding, or that of `ScaledSums` with two, whose weights come times powers of two.
+# Windows of 5x5 and 7x7 use functions that layers share, runtime/tvm_ext_dsp_strip.h; a layer of 3x3 windows has a
+# function of its own for two rows at a time: runtime/tvm_ext_dsp_strip3.h, for stride 2 tvm_ext_dsp_strip3_by_twos.h.
+# Both require one shift for all channels: that of a `CommonShift` with one rounding, that of `ScaledSums` with two,
+# whose weights come times powers of two, or else that of an `OwnRounding`.
 
 AT_ONCE = 4
 """Columns of one block of windows of 5x5 and 7x7."""
@@ -178,7 +181,7 @@ MOST_PAIR_OFFSET = 1020
 STRIP_SHIFTS = (10, 8, 4)
 """Shifts for which the functions of 5x5 and 7x7 windows exist."""
 
-OneShift = CommonShift | ScaledSums
+OneShift = CommonShift | ScaledSums | OwnRounding
 """Requantization of all channels by one shift."""
 
 
@@ -209,6 +212,10 @@ class Strips:
         return self.operator.window.kernel == (3, 3)
 
     @property
+    def _stride(self) -> int:
+        return self.operator.window.strides[0]
+
+    @property
     def columns(self) -> int:
         return self.operator.output.shape[2]
 
@@ -220,17 +227,20 @@ class Strips:
         if window.kernel in ((5, 5), (7, 7)):
             has_function = window.strides in ((1, 1), (2, 2)) and self.common.shift in STRIP_SHIFTS
             return has_function and self.columns >= AT_ONCE
+        is_by_ones = window.strides == (1, 1) and 12 * self.plane.words <= MOST_PAIR_OFFSET
+        is_by_twos = window.strides == (2, 2) and 16 * self.plane.words < MOST_OFFSET
         return (
-            (window.kernel, window.strides, window.dilation) == ((3, 3), (1, 1), (1, 1))
+            (window.kernel, window.dilation) == ((3, 3), (1, 1))
+            and (is_by_ones or is_by_twos)
             and for_speed
-            and self.columns > 1
+            and self.columns not in (1, 3)  # a column without a second saves nothing beside a single pair
             and self.plane.strip > 1
             and self.row + self.pitch <= MOST_OFFSET
-            and 12 * self.plane.words <= MOST_PAIR_OFFSET
         )
 
     def includes(self) -> tuple[str, ...]:
-        return ("tvm_ext_dsp_strip.h", *(("tvm_ext_dsp_strip3.h",) if self.by_pairs else ()))
+        headers = ("tvm_ext_dsp_strip3.h", *(("tvm_ext_dsp_strip3_by_twos.h",) if self._stride == 2 else ()))
+        return ("tvm_ext_dsp_strip.h", *(headers if self.by_pairs else ()))
 
     def definition(self) -> str:
         """Return the layer's own function `$_rows`, or an empty text."""
@@ -238,7 +248,8 @@ class Strips:
             return ""
         sizes = (self.plane.words, self.pitch, self.row, self.columns // 2, self.columns % 2)
         kind = "u8" if self.common.is_unsigned else "s8"
-        return f"TVM_EXT_DSP_DEFINE_STRIP3($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
+        name = "STRIP3_BY_TWOS" if self._stride == 2 else "STRIP3"
+        return f"TVM_EXT_DSP_DEFINE_{name}($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
 
     def are_even(self, stored: StoredRows) -> bool:
         """Return True if every strip of every call has an even number of rows; an output ring's end splits strips."""
@@ -292,9 +303,10 @@ class Strips:
 
     def row_instructions(self) -> int:
         """Return the modelled instructions of one row of one channel."""
-        kernel, stride = self.operator.window.kernel[0], self.operator.window.strides[0]
+        kernel, stride = self.operator.window.kernel[0], self._stride
         if self.by_pairs:
-            return 6 + self.columns // 2 * 23 + self.columns % 2 * 14
+            pair, single = (24, 14) if stride == 1 else (29, 16)
+            return 6 + self.columns // 2 * pair + self.columns % 2 * single
         one = {(5, 1): 16, (5, 2): 17, (7, 1): 21, (7, 2): 23}[kernel, stride]
         blocks = -(-self.columns // AT_ONCE)
         return blocks * (28 + kernel * one) + 12 * (1 if self.columns % AT_ONCE == 0 else 2)
@@ -341,7 +353,8 @@ class Channel:
         lines += [*self._weights(), f"const int32_t start = {self._start};", *self._tables()]
         if strips:
             done = ["const int32_t done = count - count % 2; /* rows, in pairs */", *strips.lines("done")]
-            last = [f"plane = &plane[done * {self.plane.words}];", *lines, *self._rows("done")]
+            step = self.operator.window.strides[0] * self.plane.words
+            last = [f"plane = &plane[done * {step}];", *lines, *self._rows("done")]
             lines = [*done, "if (count > done) {", block(last), "}"]
         else:
             lines += self._rows("0")
@@ -531,7 +544,8 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     is_plain = qdepthwise.is_depthwise(operator, target)
     pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
     common = _one_shift(operator)
-    bits = common.bits if isinstance(common, ScaledSums) else np.zeros(len(begin), np.int64)
+    bits = common.bits if isinstance(common, ScaledSums | OwnRounding) else np.zeros(len(begin), np.int64)
+    added = common.added if isinstance(common, OwnRounding) else np.zeros(len(begin), np.int64)
     strips = _strips(operator, target, plane, taps, common, (pitch, row))
     channel = Channel(
         operator=operator, finish=finish, common=common, taps=taps, plane=plane, pitch=pitch, row=row, strips=strips
@@ -543,7 +557,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         parameters=(replace(weights, ctype="uint32_t"), bias, *factors),
         constants=(
             ("weights", pack_nibbles(operator.weight) if is_packed else pack(_scaled(operator.weight, bits), taps)),
-            ("bias", wrapped(begin << bits)),
+            ("bias", wrapped((begin + added) << bits)),
             *((("multiplier", _factors(common)),) if common else finish.constants()),
         ),
         members={"strip_rows": plane.strip, **({} if is_plain else {"depth": depth})},
@@ -593,14 +607,17 @@ def _one_shift(operator: QConv2d) -> OneShift | None:
     if isinstance(operator, PackedQConv2d) or holds_sums(operator.output):
         return None
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
+    own = partial(OwnRounding.of, exact, low, high)
     if exact.rounding != "tflite":
-        return CommonShift.of(exact, low, high)
+        return CommonShift.of(exact, low, high) or own()
     in_strips = ScaledSums.of(exact, low, high, STRIP_SHIFTS) if operator.window.kernel in ((5, 5), (7, 7)) else None
-    return in_strips or ScaledSums.of(exact, low, high)
+    return in_strips or ScaledSums.of(exact, low, high) or own()
 
 
 def _factors(common: OneShift) -> np.ndarray:
-    return common.multiplier if isinstance(common, CommonShift) else common.factors()
+    if isinstance(common, CommonShift):
+        return common.multiplier
+    return common.factors(1) if isinstance(common, OwnRounding) else common.factors()
 
 
 def _scaled(weight: np.ndarray, bits: np.ndarray) -> np.ndarray:

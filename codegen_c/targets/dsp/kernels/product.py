@@ -140,18 +140,26 @@ class PairedWeights:
 
     @classmethod
     def of(
-        cls, runs: Array, start: Array, source: TensorType, *, pixels: int, width: int, in_nibbles: bool = False
+        cls,
+        runs: Array,
+        start: Array,
+        source: TensorType,
+        *,
+        pixels: int,
+        width: int,
+        in_nibbles: bool = False,
+        pairs_singles: bool = False,
     ) -> Self:
         """Pack weights.
 
-        runs: int8[K, number of runs, adjacent elements]. start: int64[K], the initial sums.
+        runs: int8[K, number of runs, adjacent elements]. start: int64[K], the initial sums. pairs_singles: if runs have
+        an odd number of elements, the last ones of two runs share a cell, and these cells follow those of all runs.
         """
         channels = runs.shape[0]
-        zero = np.zeros((*runs.shape[:2], 1), np.int8)
-        padded = np.concatenate([runs, zero], axis=2)
-        last = runs.shape[2]
-        order = [[a, last if b is None else b] for a, b in cell_pairs(last)]
-        cells = padded[:, :, order].reshape(channels, -1, 2)
+        if pairs_singles and runs.shape[1] > 1 and runs.shape[2] % 2:
+            cells = np.concatenate([_cells(runs[:, :, :-1]), _cells(runs[:, None, :, -1], adjacent=True)], axis=1)
+        else:
+            cells = _cells(runs)
         filled = np.zeros((-(-channels // width) * width, -(-cells.shape[1] // 2) * 2, 2), np.int8)
         filled[:channels, : cells.shape[1]] = cells
         bias = np.zeros(filled.shape[0], np.int64)
@@ -190,6 +198,15 @@ class PairedWeights:
         unit = {(3, True): 17, (3, False): 20, (1, True): 14, (1, False): 18}[self.pixels, self.joined]
         unit = {3: 19, 1: 18}[self.pixels] if self.in_nibbles else unit
         return CALL_INSTRUCTIONS + self.units * unit + self.units // 2
+
+
+def _cells(runs: Array, *, adjacent: bool = False) -> Array:
+    """Return the pairs of elements of all runs, int8[K, cells, 2]. adjacent: of neighbours, not of `cell_pairs`."""
+    last = runs.shape[2]
+    padded = np.concatenate([runs, np.zeros((*runs.shape[:2], 1), np.int8)], axis=2)
+    pairs = [(i, i + 1) for i in range(0, last, 2)] if adjacent else cell_pairs(last)
+    order = [[a, last if b is None else b] for a, b in pairs]
+    return padded[:, :, order].reshape(runs.shape[0], -1, 2)
 
 
 def _can_join(filled: Array, source: TensorType) -> bool:
@@ -237,8 +254,11 @@ BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
 DUAL_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_blocks_dual.h")
 SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")
 QUADS_INCLUDES = ("tvm_ext_dsp_quads.h", "tvm_ext_dsp_requantize.h")
-BLOCKS_CALL_INSTRUCTIONS = 36
+BLOCKS_CALL_INSTRUCTIONS, QUADS_CALL_INSTRUCTIONS = 36, 21
 DUAL_READ_AHEAD = 2
+QUAD_PIXELS = 2
+QUAD_WORDS, QUAD_WORDS_TWICE = 12, 9
+"""Initial sums and factors of four channels that are rounded once, or twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -334,6 +354,14 @@ class Blocks:
         """Return the same channels for one pixel, in the weights' layout for three; None if weights are not joined."""
         return self._single(2) if self.joined and self.pixels == 3 else None
 
+    def sizes(self) -> list[str]:
+        """Return definitions that `call` uses: two pixels have their sizes in a structure."""
+        if self.pixels != QUAD_PIXELS:
+            return []
+        words = QUAD_WORDS if isinstance(self.form, OwnRounding) else QUAD_WORDS_TWICE
+        values = f"{self.units}, {self.blocks}, {words}, {self.rounding}"
+        return [f"static const tvm_ext_dsp_quads_sizes sizes = TVM_EXT_DSP_QUADS_SIZES({values});"]
+
     def _single(self, width: int) -> Self:
         return replace(
             self,
@@ -352,10 +380,13 @@ class Blocks:
     @property
     def instructions(self) -> int:
         """Modelled instructions of all channels of these pixels."""
-        return BLOCKS_CALL_INSTRUCTIONS + self.blocks * self.block_instructions
+        call = QUADS_CALL_INSTRUCTIONS if self.pixels == QUAD_PIXELS else BLOCKS_CALL_INSTRUCTIONS
+        return call + self.blocks * self.block_instructions
 
     def call(self, output: str = "output") -> str:
         """Return the C code of all channels of these pixels."""
+        if self.pixels == QUAD_PIXELS:
+            return f"{self.function}({output}, weights, cells, &sizes);"
         return f"{self.function}({output}, weights, cells, {self.units}, {self.blocks}, {self.rounding});"
 
 
@@ -371,12 +402,12 @@ def _stored(paired: PairedWeights, form: CommonShift | TwoRoundings | OwnRoundin
 
 def _two_by_four(units: int, form: OwnRounding | TwoRoundings) -> int:
     """Return the modelled instructions of one block."""
-    return units * 28 + 5 * -(-units // 8) + (43 if isinstance(form, OwnRounding) else 80)
+    return units * 28 + 3 * -(-units // 8) + (53 if isinstance(form, OwnRounding) else 83)
 
 
 def _two_by_four_cycles(units: int, form: OwnRounding | TwoRoundings) -> int:
     """Return the cycles of one block on a Cortex-M4."""
-    return units * 30 + 8 * -(-units // 8) + (70 if isinstance(form, OwnRounding) else 100)
+    return units * 30 + 6 * -(-units // 8) + (61 if isinstance(form, OwnRounding) else 94)
 
 
 def _three_by_two_cycles(units: int, *, joined: bool) -> int:

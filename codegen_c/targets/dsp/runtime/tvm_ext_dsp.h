@@ -62,6 +62,17 @@ static inline int32_t tvm_ext_dsp_high(uint32_t pair)
     return (int16_t)(uint16_t)(pair >> 16);
 }
 
+/* Stores a number of 16 bits in the high half of a pair. */
+static inline void tvm_ext_dsp_store_high(uint32_t *pair, uint32_t number)
+{
+#if TVM_EXT_DSP
+    const uint16_t half = (uint16_t)(number & 0xffffu);
+    memcpy((uint8_t *)pair + sizeof half, &half, sizeof half);
+#else
+    *pair = (*pair & 0xffffu) | number << 16;
+#endif
+}
+
 /* (low of a, low of b) */
 static inline uint32_t tvm_ext_dsp_lows(uint32_t a, uint32_t b)
 {

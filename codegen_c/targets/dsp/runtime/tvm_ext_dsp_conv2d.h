@@ -14,7 +14,7 @@
 #include "tvm_ext_dsp_requantize.h"
 #include "tvm_ext_layer.h"
 
-#define TVM_EXT_DSP_FEW 12 /* adjacent elements that are expanded without loops */
+#define TVM_EXT_DSP_FEW 16 /* adjacent elements that are expanded without loops */
 
 typedef struct {
     tvm_ext_image input;
@@ -40,6 +40,12 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_at_once(const tvm_ext_dsp_conv2d_layer *layer
     return layer->by_twos ? TVM_EXT_DSP_PIXELS - 1 : TVM_EXT_DSP_PIXELS;
 }
 
+/* Returns true if the pixels that are computed at a time are always in one row. */
+TVM_EXT_INLINE bool tvm_ext_dsp_fills_rows(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    return !layer->has_nibbles && layer->output.columns % tvm_ext_dsp_at_once(layer) == 0;
+}
+
 /* Returns the cells of `count` adjacent elements of one pixel. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
 {
@@ -58,13 +64,28 @@ TVM_EXT_INLINE bool tvm_ext_dsp_is_by_taps(const tvm_ext_dsp_conv2d_layer *layer
     return layer->groups > 1 || layer->input.channels % 4 == 0 || layer->window.column_dilation > 1;
 }
 
+/* Returns true if kernel rows that are expanded at once have an odd number of elements. The last ones of two rows then
+ * share a cell, and these cells follow those of all rows. */
+TVM_EXT_INLINE bool tvm_ext_dsp_has_singles(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    return !tvm_ext_dsp_is_by_taps(layer) && layer->window.rows > 1 &&
+           layer->window.columns * layer->input.channels % 2 == 1;
+}
+
+/* Returns the cells of a kernel row, or of one in a group, without its single element. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_row_cells(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    const int32_t taps = layer->window.columns;
+    return tvm_ext_dsp_is_by_taps(layer)
+               ? taps * tvm_ext_dsp_num_cells(tvm_ext_dsp_depth(layer))
+               : tvm_ext_dsp_num_cells((taps * layer->input.channels) - (tvm_ext_dsp_has_singles(layer) ? 1 : 0));
+}
+
 /* Returns the units of two cells in one pixel's window, or in one group of it. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *layer)
 {
-    const int32_t taps = layer->window.columns;
-    const int32_t cells = tvm_ext_dsp_is_by_taps(layer) ? taps * tvm_ext_dsp_num_cells(tvm_ext_dsp_depth(layer))
-                                                        : tvm_ext_dsp_num_cells(taps * layer->input.channels);
-    return ((layer->window.rows * cells) + 1) / 2;
+    const int32_t singles = tvm_ext_dsp_has_singles(layer) ? (layer->window.rows + 1) / 2 : 0;
+    return ((layer->window.rows * tvm_ext_dsp_row_cells(layer)) + singles + 1) / 2;
 }
 
 /* Expands four adjacent elements of one pixel to two cells. */
@@ -104,6 +125,9 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_dsp_conv2d_layer *laye
         if (fours > 2) {
             tvm_ext_dsp_expand_four(layer, &cell[4 * step], &bytes[8]);
         }
+        if (fours > 3) {
+            tvm_ext_dsp_expand_four(layer, &cell[6 * step], &bytes[12]);
+        }
         cell += 2 * fours * step;
         bytes += 4 * fours;
         if (count % 4 > 0) {
@@ -131,9 +155,35 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_pad(const tvm_ext_dsp_conv2d_layer *layer, 
     return tvm_ext_dsp_fill(cell, pair, num_cells, tvm_ext_dsp_at_once(layer));
 }
 
-/* Expands the taps of one kernel row, the first of which reads column `left`. padded: memory for a row of taps. */
+/* Writes the single element of kernel row r to its cell. cells: those of all rows' singles. */
+TVM_EXT_INLINE void tvm_ext_dsp_put_single(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cells, int32_t r,
+                                           uint32_t element)
+{
+    uint32_t *const cell = &cells[r / 2 * tvm_ext_dsp_at_once(layer)];
+    if (r % 2 == 0) {
+        *cell = element & 0xffffu;
+    } else {
+        tvm_ext_dsp_store_high(cell, element);
+    }
+}
+
+/* Expands the adjacent taps of kernel row r; a single element goes to its own cell. */
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_adjacent(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
+                                                     uint32_t *singles, int32_t r, const uint8_t *bytes)
+{
+    const int32_t count = layer->window.columns * layer->input.channels;
+    if (!tvm_ext_dsp_has_singles(layer)) {
+        return tvm_ext_dsp_expand(layer, cell, bytes, count);
+    }
+    tvm_ext_dsp_put_single(layer, singles, r, tvm_ext_dsp_expand_rest(&layer->input, &bytes[count - 1], 1));
+    return tvm_ext_dsp_expand(layer, cell, bytes, count - 1);
+}
+
+/* Expands the taps of kernel row r, the first of which reads column `left`. singles: cells of single elements.
+ * padded: memory for a row of taps. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
-                                                 const uint8_t *row, int32_t left, uint8_t *padded)
+                                                 uint32_t *singles, int32_t r, const uint8_t *row, int32_t left,
+                                                 uint8_t *padded)
 {
     const tvm_ext_image *const input = &layer->input;
     const int32_t channels = input->channels;
@@ -141,7 +191,7 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer 
     const bool is_padded = layer->window.left > 0 || layer->window.right > 0;
     const bool is_adjacent = layer->window.column_dilation == 1;
     if (is_adjacent && (!is_padded || (left >= 0 && left <= input->columns - taps))) {
-        return tvm_ext_dsp_expand(layer, cell, &row[left * channels], taps * channels);
+        return tvm_ext_dsp_expand_adjacent(layer, cell, singles, r, &row[left * channels]);
     }
     if (tvm_ext_dsp_is_by_taps(layer)) {
         for (int32_t s = 0; s < taps; ++s) {
@@ -158,7 +208,7 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer 
         const int32_t x = (left * channels) + i;
         padded[i] = x < 0 || x >= input->columns * channels ? (uint8_t)input->zero_point : row[x];
     }
-    return tvm_ext_dsp_expand(layer, cell, padded, taps * channels);
+    return tvm_ext_dsp_expand_adjacent(layer, cell, singles, r, padded);
 }
 
 /* Returns the index of the first element of row y of a window, from the index `start` of its first row, `top`. The rows
@@ -237,17 +287,19 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *la
         tvm_ext_dsp_expand_groups(layer, cell, input, start, top, left);
         return;
     }
-    const int32_t row_units = tvm_ext_dsp_is_by_taps(layer)
-                                  ? window->columns * tvm_ext_dsp_num_cells(layer->input.channels)
-                                  : tvm_ext_dsp_num_cells(window->columns * layer->input.channels);
+    const int32_t row_cells = tvm_ext_dsp_row_cells(layer);
+    uint32_t *const singles = &cell[window->rows * row_cells * tvm_ext_dsp_at_once(layer)];
 #pragma GCC unroll 4
     for (int32_t r = 0; r < window->rows; ++r) {
         const int32_t y = top + (r * window->row_dilation);
         if ((window->top > 0 || window->bottom > 0) && (y < 0 || y >= layer->input.rows)) {
-            cell = tvm_ext_dsp_pad(layer, cell, row_units);
+            cell = tvm_ext_dsp_pad(layer, cell, row_cells);
+            if (tvm_ext_dsp_has_singles(layer)) {
+                tvm_ext_dsp_put_single(layer, singles, r, (uint32_t)layer->input.zero_point);
+            }
         } else {
             const int32_t row = tvm_ext_dsp_window_row(&layer->input, start, top, y);
-            cell = tvm_ext_dsp_expand_taps(layer, cell, &input[row], left, padded);
+            cell = tvm_ext_dsp_expand_taps(layer, cell, singles, r, &input[row], left, padded);
         }
     }
 }
@@ -337,6 +389,18 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
             const int32_t top = (h * layer->window.row_stride) - layer->window.top;
             const int32_t start = tvm_ext_dsp_window_start(layer, n, top);
             void *const row = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, n, h));
+            if (tvm_ext_dsp_fills_rows(layer)) {
+                for (int32_t w = 0; w < columns; w += at_once) {
+#pragma GCC unroll 3
+                    for (int32_t p = 0; p < at_once; ++p) {
+                        const int32_t left = ((w + p) * layer->window.column_stride) - layer->window.left;
+                        tvm_ext_dsp_expand_window(layer, &cells[p], (const uint8_t *)input, start, top, left, padded);
+                        pixels[p] = (uint8_t *)tvm_ext_target(&layer->output, row, (w + p) * layer->output.pitch);
+                    }
+                    compute(pixels, weights, bias, multipliers, shifts, words);
+                }
+                continue;
+            }
             for (int32_t w = 0; w < columns; ++w) {
                 const int32_t left = (w * layer->window.column_stride) - layer->window.left;
                 const bool is_last = w == columns - 1 && h == row_end - 1 && n == layer->output.images - 1;

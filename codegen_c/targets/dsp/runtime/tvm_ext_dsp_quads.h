@@ -24,6 +24,27 @@
 #include "tvm_ext_requantize.h"
 
 #define TVM_EXT_DSP_QUAD_PIXELS 2
+#define TVM_EXT_DSP_QUAD_CELLS 16      /* of an iteration of the loop */
+#define TVM_EXT_DSP_QUAD_CELL_BYTES 48 /* of the instructions of a cell */
+
+/* Sizes of a layer, which TVM_EXT_DSP_QUADS_SIZES initializes. */
+typedef struct {
+    int32_t weights_bytes; /* of all channels, with initial sums and factors */
+    int32_t left_out;      /* bytes of cells, and of weights, that the first iteration leaves out; less 16 */
+    int32_t entry;         /* bytes of instructions that it leaves out; 1 more, as addresses of Thumb code have */
+    int32_t last_cell;     /* bytes of the cells before the last one */
+    int32_t rounding;      /* of the functions `twice`; else 0 */
+} tvm_ext_dsp_quads_sizes;
+
+/* Initializer of the sizes of `fours` of channels. The first cell of a block is not part of the loop. words: initial
+ * sums and factors of four channels. */
+#define TVM_EXT_DSP_QUADS_LEFT_OUT(UNITS)                                                                             \
+    ((TVM_EXT_DSP_QUAD_CELLS + 1 - (2 * (UNITS) % TVM_EXT_DSP_QUAD_CELLS)) % TVM_EXT_DSP_QUAD_CELLS)
+#define TVM_EXT_DSP_QUADS_SIZES(UNITS, FOURS, WORDS, ROUNDING)                                                        \
+    {                                                                                                                 \
+        4 * (FOURS) * ((4 * (UNITS)) + (WORDS)), (8 * TVM_EXT_DSP_QUADS_LEFT_OUT(UNITS)) - 16,                        \
+            (TVM_EXT_DSP_QUAD_CELL_BYTES * TVM_EXT_DSP_QUADS_LEFT_OUT(UNITS)) + 1, (16 * (UNITS)) - 8, ROUNDING       \
+    }
 
 #if TVM_EXT_DSP
 
@@ -31,18 +52,46 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-/* Registers: r1 cells and r2 weights, less what the first iteration leaves out; r0 and r3 cells, r4 and r5 weights;
- * sums A to D of the first pixel r7 to r10, of the second one r11, r12, lr and r6. I: the unit, of two cells. */
-#define TVM_EXT_DSP_QUAD_CELL(PLACE)                                                                                  \
-    "ldr.n r0, [r1, #" PLACE "]\n\t"                                                                                  \
-    "ldr.n r3, [r1, #" PLACE " + 4]\n\t"                                                                              \
-    "ldr.n r4, [r2, #" PLACE "]\n\t"                                                                                  \
-    "ldr.n r5, [r2, #" PLACE " + 4]\n\t" TVM_EXT_DSP_SMLAD("r8", "r0", "r4") TVM_EXT_DSP_SMLAD("r12", "r3", "r4")     \
+/* Registers: r1 weights and r2 cells; r0 and r3 cells, r4 and r5 weights; sums A to D of the first pixel r7 to r10, of
+ * the second one r11, r12, lr and r6. The loop has 16 cells, and its first iteration enters it at one of them. r2 and
+ * r1 are 8 bytes before its first cell, so that the loads of the last one can advance both. Words are loaded one by
+ * one: that takes no more cycles than loads of several words on a Cortex-M4, and fewer on a Cortex-M33. */
+#define TVM_EXT_DSP_QUAD_PRODUCTS                                                                                     \
+    TVM_EXT_DSP_SMLAD("r8", "r0", "r4")                                                                               \
+    TVM_EXT_DSP_SMLAD("r12", "r3", "r4")                                                                              \
     "sxtb16 r4, r4\n\t" TVM_EXT_DSP_SMLAD("r10", "r0", "r5") TVM_EXT_DSP_SMLAD("r6", "r3", "r5")                      \
     "sxtb16 r5, r5\n\t" TVM_EXT_DSP_SMLAD("r7", "r0", "r4") TVM_EXT_DSP_SMLAD("r11", "r3", "r4")                      \
     TVM_EXT_DSP_SMLAD("r9", "r0", "r5") TVM_EXT_DSP_SMLAD("lr", "r3", "r5")
-#define TVM_EXT_DSP_QUAD_UNIT(I) TVM_EXT_DSP_QUAD_CELL("16 * " #I) TVM_EXT_DSP_QUAD_CELL("16 * " #I " + 8")
-#define TVM_EXT_DSP_QUAD_UNIT_BYTES "96"
+#define TVM_EXT_DSP_QUAD_CELL(I)                                                                                      \
+    "ldr.n r0, [r2, #(8 * " #I " + 8)]\n\t"                                                                           \
+    "ldr.n r3, [r2, #(8 * " #I " + 12)]\n\t"                                                                          \
+    "ldr.n r4, [r1, #(8 * " #I " + 8)]\n\t"                                                                           \
+    "ldr.n r5, [r1, #(8 * " #I " + 12)]\n\t" TVM_EXT_DSP_QUAD_PRODUCTS
+#define TVM_EXT_DSP_QUAD_LAST_CELL                                                                                    \
+    "ldr r3, [r2, #132]\n\t"                                                                                          \
+    "ldr r0, [r2, #128]!\n\t"                                                                                         \
+    "ldr r5, [r1, #132]\n\t"                                                                                          \
+    "ldr r4, [r1, #128]!\n\t" TVM_EXT_DSP_QUAD_PRODUCTS
+/* The initial sums and the first cell of a block. */
+#define TVM_EXT_DSP_QUAD_FIRST                                                                                        \
+    "ldr r7, [r1]\n\t"                                                                                                \
+    "ldr r8, [r1, #4]\n\t"                                                                                            \
+    "ldr r9, [r1, #8]\n\t"                                                                                            \
+    "ldr r10, [r1, #12]\n\t"                                                                                          \
+    "ldr r11, [r1, #16]\n\t"                                                                                          \
+    "ldr r12, [r1, #20]\n\t"                                                                                          \
+    "ldr r3, [r2, #4]\n\t"                                                                                            \
+    "ldr r0, [r2], #-16\n\t"                                                                                          \
+    "smlad r6, r3, r12, r10\n\t"                                                                                      \
+    "smlad r10, r0, r12, r10\n\t"                                                                                     \
+    "sxtb16 r12, r12\n\t"                                                                                             \
+    "smlad lr, r3, r12, r9\n\t"                                                                                       \
+    "smlad r9, r0, r12, r9\n\t"                                                                                       \
+    "smlad r12, r3, r11, r8\n\t"                                                                                      \
+    "smlad r8, r0, r11, r8\n\t"                                                                                       \
+    "sxtb16 r4, r11\n\t"                                                                                              \
+    "smlad r11, r3, r4, r7\n\t"                                                                                       \
+    "smlad r7, r0, r4, r7\n\t"
 
 /* Sums of B and D, 256 times. */
 #define TVM_EXT_DSP_QUAD_SPLIT                                                                                        \
@@ -50,106 +99,120 @@
     "sub r12, r12, r11\n\t"                                                                                           \
     "sub r10, r10, r9\n\t"                                                                                            \
     "sub r6, r6, lr\n\t"
-/* Stores the elements, those of the first pixel last. r0, r1: addresses, which advance. */
+/* Stores the elements, those of the first pixel last. It loads the end of all weights, the first cell, both addresses
+ * of elements, which advance, and the bytes that the first iteration leaves out. */
 #define TVM_EXT_DSP_QUAD_STORE                                                                                        \
-    "ldrd r0, r1, [sp]\n\t"                                                                                           \
-    "strb r11, [r1], #1\n\t"                                                                                          \
-    "strb r12, [r1], #1\n\t"                                                                                          \
-    "strb lr, [r1], #1\n\t"                                                                                           \
-    "strb r6, [r1], #1\n\t"                                                                                           \
-    "strb r7, [r0], #1\n\t"                                                                                           \
-    "strb r8, [r0], #1\n\t"                                                                                           \
-    "strb r9, [r0], #1\n\t"                                                                                           \
-    "strb r10, [r0], #1\n\t"                                                                                          \
-    "strd r0, r1, [sp]\n\t"
+    "ldr r0, [sp]\n\t"                                                                                                \
+    "ldr r2, [sp, #4]\n\t"                                                                                            \
+    "ldr r3, [sp, #8]\n\t"                                                                                            \
+    "ldr r4, [sp, #12]\n\t"                                                                                           \
+    "ldr r5, [sp, #16]\n\t"                                                                                           \
+    "strb r11, [r4], #1\n\t"                                                                                          \
+    "strb r12, [r4], #1\n\t"                                                                                          \
+    "strb lr, [r4], #1\n\t"                                                                                           \
+    "strb r6, [r4], #1\n\t"                                                                                           \
+    "strb r7, [r3], #1\n\t"                                                                                           \
+    "strb r8, [r3], #1\n\t"                                                                                           \
+    "strb r9, [r3], #1\n\t"                                                                                           \
+    "strb r10, [r3], #1\n\t"                                                                                          \
+    "str r3, [sp, #8]\n\t"                                                                                            \
+    "str r4, [sp, #12]\n\t"
 
 /* Channels S and T of both pixels. SHIFT_T: SHIFT + 8. */
-#define TVM_EXT_DSP_QUAD_ONCE(S0, S1, T0, T1, SATURATE, SHIFT, SHIFT_T)                                               \
-    "ldmia r2!, {r0, r1, r3, r4}\n\t"                                                                                 \
-    "smmla " S0 ", " S0 ", r0, r1\n\t"                                                                                \
-    "smmla " S1 ", " S1 ", r0, r1\n\t"                                                                                \
+#define TVM_EXT_DSP_QUAD_ONCE(S0, S1, T0, T1, PLACE, SATURATE, SHIFT, SHIFT_T)                                        \
+    "ldr.n r0, [r1, #(" PLACE ")]\n\t"                                                                                \
+    "ldr.n r2, [r1, #(" PLACE " + 4)]\n\t"                                                                            \
+    "ldr.n r3, [r1, #(" PLACE " + 8)]\n\t"                                                                            \
+    "ldr.n r4, [r1, #(" PLACE " + 12)]\n\t"                                                                           \
+    "smmla " S0 ", " S0 ", r0, r2\n\t"                                                                                \
+    "smmla " S1 ", " S1 ", r0, r2\n\t"                                                                                \
     "smmla " T0 ", " T0 ", r3, r4\n\t"                                                                                \
     "smmla " T1 ", " T1 ", r3, r4\n\t" SATURATE " " S0 ", #8, " S0 ", asr #" SHIFT "\n\t" SATURATE " " S1 ", #8, " S1 \
     ", asr #" SHIFT "\n\t" SATURATE " " T0 ", #8, " T0 ", asr #" SHIFT_T "\n\t" SATURATE " " T1 ", #8, " T1           \
     ", asr #" SHIFT_T "\n\t"
 #define TVM_EXT_DSP_QUAD_FINISH_ONCE(SATURATE, SHIFT, SHIFT_T)                                                        \
     TVM_EXT_DSP_QUAD_SPLIT                                                                                            \
-    TVM_EXT_DSP_QUAD_ONCE("r7", "r11", "r8", "r12", SATURATE, SHIFT, SHIFT_T)                                         \
-    TVM_EXT_DSP_QUAD_ONCE("r9", "lr", "r10", "r6", SATURATE, SHIFT, SHIFT_T) TVM_EXT_DSP_QUAD_STORE
+    TVM_EXT_DSP_QUAD_ONCE("r7", "r11", "r8", "r12", "8", SATURATE, SHIFT, SHIFT_T)                                    \
+    TVM_EXT_DSP_QUAD_ONCE("r9", "lr", "r10", "r6", "24", SATURATE, SHIFT, SHIFT_T) "adds r1, #40\n\t"                 \
+        TVM_EXT_DSP_QUAD_STORE
 
-/* One channel of both pixels, by a multiplier M. r1: shifts, that of the channel in the lowest byte; r4 and r5: an
+/* One channel of both pixels, by a multiplier M. r2: shifts, that of the channel in the lowest byte; r4 and r5: an
  * addend. The rounding is on the stack. DOUBLE: doubles a sum. */
-#define TVM_EXT_DSP_QUAD_TWICE(S0, S1, DOUBLE)                                                                        \
-    "ldr r0, [r2], #4\n\t"                                                                                            \
-    "lsl r4, r3, r1\n\t" DOUBLE(S0) DOUBLE(S1) "add r5, r4, " S0 ", asr #31\n\t"                                      \
+#define TVM_EXT_DSP_QUAD_TWICE(S0, S1, PLACE, DOUBLE)                                                                 \
+    "ldr.n r0, [r1, #" PLACE "]\n\t"                                                                                  \
+    "lsl r4, r3, r2\n\t" DOUBLE(S0) DOUBLE(S1) "add r5, r4, " S0 ", asr #31\n\t"                                      \
     "add r4, r4, " S1 ", asr #31\n\t"                                                                                 \
     "smmlar " S0 ", " S0 ", r0, r5\n\t"                                                                               \
     "smmlar " S1 ", " S1 ", r0, r4\n\t"                                                                               \
-    "asr " S0 ", " S0 ", r1\n\t"                                                                                      \
-    "asr " S1 ", " S1 ", r1\n\t"                                                                                      \
-    "lsr r1, r1, #8\n\t"                                                                                              \
+    "asr " S0 ", " S0 ", r2\n\t"                                                                                      \
+    "asr " S1 ", " S1 ", r2\n\t"                                                                                      \
+    "lsr r2, r2, #8\n\t"                                                                                              \
     "ssat " S0 ", #8, " S0 ", asr #1\n\t"                                                                             \
     "ssat " S1 ", #8, " S1 ", asr #1\n\t"
 #define TVM_EXT_DSP_QUAD_DOUBLE(S) "lsl " S ", " S ", #1\n\t"
 #define TVM_EXT_DSP_QUAD_DOUBLE_JOINED(S) "asr " S ", " S ", #7\n\t"
 #define TVM_EXT_DSP_QUAD_FINISH_TWICE                                                                                 \
-    "ldr r1, [r2, #16]\n\t"                                                                                           \
-    "ldr r3, [sp, #8]\n\t" TVM_EXT_DSP_QUAD_SPLIT TVM_EXT_DSP_QUAD_TWICE("r7", "r11", TVM_EXT_DSP_QUAD_DOUBLE)        \
-    TVM_EXT_DSP_QUAD_TWICE("r8", "r12", TVM_EXT_DSP_QUAD_DOUBLE_JOINED)                                               \
-    TVM_EXT_DSP_QUAD_TWICE("r9", "lr", TVM_EXT_DSP_QUAD_DOUBLE)                                                       \
-    TVM_EXT_DSP_QUAD_TWICE("r10", "r6", TVM_EXT_DSP_QUAD_DOUBLE_JOINED) "adds r2, #4\n\t" TVM_EXT_DSP_QUAD_STORE
+    "ldr r2, [r1, #24]\n\t"                                                                                           \
+    "ldr r3, [sp, #28]\n\t" TVM_EXT_DSP_QUAD_SPLIT TVM_EXT_DSP_QUAD_TWICE("r7", "r11", "8", TVM_EXT_DSP_QUAD_DOUBLE)  \
+    TVM_EXT_DSP_QUAD_TWICE("r8", "r12", "12", TVM_EXT_DSP_QUAD_DOUBLE_JOINED)                                         \
+    TVM_EXT_DSP_QUAD_TWICE("r9", "lr", "16", TVM_EXT_DSP_QUAD_DOUBLE)                                                 \
+    TVM_EXT_DSP_QUAD_TWICE("r10", "r6", "20", TVM_EXT_DSP_QUAD_DOUBLE_JOINED) "adds r1, #28\n\t" TVM_EXT_DSP_QUAD_STORE
 
-/* On the stack: two addresses of elements, the rounding, cells less what the first iteration leaves out, the bytes of
- * weights that it leaves out, the entry into the loop, the end of the cells, the end of all weights. OTHER_BYTES: of
- * initial sums and factors of four channels. */
-#define TVM_EXT_DSP_QUADS(NAME, OTHER_BYTES, FINISH) TVM_EXT_DSP_BLOCKS_FUNCTION(NAME, \
-    "push {r7, r11}\n\t" \
-    "ldrd r8, r9, [r0]\n\t" \
-    "lsl r5, r3, #4\n\t" \
-    "add r6, r5, #" OTHER_BYTES "\n\t" \
-    "mla r6, r12, r6, r2\n\t" \
-    "add r5, r5, r1\n\t" \
-    "rsb r7, r3, #0\n\t" \
-    "and r7, r7, #7\n\t" \
-    "movs r0, #" TVM_EXT_DSP_QUAD_UNIT_BYTES "\n\t" \
-    "adr r12, 2f\n\t" \
-    "mla r0, r7, r0, r12\n\t" \
-    "orr r0, r0, #1\n\t" \
-    "lsl r7, r7, #4\n\t" \
-    "sub r1, r1, r7\n\t" \
-    "push {r0, r5, r6}\n\t" \
-    "push {r1, r7}\n\t" \
-    "push {r4}\n\t" \
-    "push {r8, r9}\n" \
-    "1:\n\t" \
-    "ldmia r2!, {r7, r8, r9, r10}\n\t" \
-    "ldrd r1, r0, [sp, #12]\n\t" \
-    "mov r11, r7\n\t" \
-    "mov r12, r8\n\t" \
-    "mov lr, r9\n\t" \
-    "mov r6, r10\n\t" \
-    "sub r2, r2, r0\n\t" \
-    "ldr pc, [sp, #20]\n\t" \
-    ".balign 4\n" \
-    "2:\n\t" TVM_EXT_DSP_QUAD_UNIT(0) TVM_EXT_DSP_QUAD_UNIT(1) TVM_EXT_DSP_QUAD_UNIT(2) \
-    TVM_EXT_DSP_QUAD_UNIT(3) TVM_EXT_DSP_QUAD_UNIT(4) TVM_EXT_DSP_QUAD_UNIT(5) \
-    TVM_EXT_DSP_QUAD_UNIT(6) TVM_EXT_DSP_QUAD_UNIT(7) \
-    TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_QUAD_UNIT_BYTES) "ldr r0, [sp, #24]\n\t" \
-    "adds r1, #128\n\t" \
-    "adds r2, #128\n\t" \
-    "cmp r1, r0\n\t" \
-    "bne 2b\n\t" FINISH \
-    "ldr r0, [sp, #28]\n\t" \
-    "cmp r2, r0\n\t" \
-    "bne 1b\n\t" \
-    "add sp, sp, #32\n\t" \
-    "pop {r7, r11}\n\t")
+/* A number as a part of the assembly. */
+#define TVM_EXT_DSP_QUAD_TEXT(NUMBER) TVM_EXT_DSP_QUAD_TEXT_OF(NUMBER)
+#define TVM_EXT_DSP_QUAD_TEXT_OF(NUMBER) #NUMBER
 
-TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_4, "48", TVM_EXT_DSP_QUAD_FINISH_ONCE("ssat", "4", "12"))
-TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_8, "48", TVM_EXT_DSP_QUAD_FINISH_ONCE("ssat", "8", "16"))
-TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_u8_4, "48", TVM_EXT_DSP_QUAD_FINISH_ONCE("usat", "4", "12"))
-TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_u8_8, "48", TVM_EXT_DSP_QUAD_FINISH_ONCE("usat", "8", "16"))
-TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_twice_signed, "36", TVM_EXT_DSP_QUAD_FINISH_TWICE)
+/* On the stack: the end of all weights, the first cell, two addresses of elements, the bytes that the first iteration
+ * leaves out less 16, the entry into the loop, the last cell, the rounding. r7 and r11 may be frame pointers, so they
+ * are saved here and not declared to the compiler. */
+#define TVM_EXT_DSP_QUADS_TEXT(FINISH)                                                                                \
+    "push {r7, r11}\n\t"                                                                                              \
+    "ldr r6, [r0]\n\t"                                                                                                \
+    "ldr r7, [r0, #4]\n\t"                                                                                            \
+    "ldm r3, {r4, r8, r9, r10, r11}\n\t"                                                                              \
+    "adr r0, 2f\n\t"                                                                                                  \
+    "add r4, r4, r1\n\t"                                                                                              \
+    "mov r5, r2\n\t"                                                                                                  \
+    "add r9, r9, r0\n\t"                                                                                              \
+    "add r10, r10, r2\n\t"                                                                                            \
+    "push {r4, r5, r6, r7, r8, r9, r10, r11}\n\t"                                                                     \
+    "mov r5, r8\n"                                                                                                    \
+    "1:\n\t" TVM_EXT_DSP_QUAD_FIRST                                                                                   \
+    "sub r1, r1, r5\n\t"                                                                                              \
+    "sub r2, r2, r5\n\t"                                                                                              \
+    "ldr pc, [sp, #20]\n\t"                                                                                           \
+    ".balign 4\n"                                                                                                     \
+    "2:\n\t" TVM_EXT_DSP_QUAD_CELL(0) TVM_EXT_DSP_QUAD_CELL(1) TVM_EXT_DSP_QUAD_CELL(2) TVM_EXT_DSP_QUAD_CELL(3)      \
+    TVM_EXT_DSP_QUAD_CELL(4) TVM_EXT_DSP_QUAD_CELL(5) TVM_EXT_DSP_QUAD_CELL(6) TVM_EXT_DSP_QUAD_CELL(7)               \
+    TVM_EXT_DSP_QUAD_CELL(8) TVM_EXT_DSP_QUAD_CELL(9) TVM_EXT_DSP_QUAD_CELL(10) TVM_EXT_DSP_QUAD_CELL(11)             \
+    TVM_EXT_DSP_QUAD_CELL(12) TVM_EXT_DSP_QUAD_CELL(13) TVM_EXT_DSP_QUAD_CELL(14)                                     \
+    TVM_EXT_DSP_SIZED("2b", "15", TVM_EXT_DSP_QUAD_TEXT(TVM_EXT_DSP_QUAD_CELL_BYTES)) TVM_EXT_DSP_QUAD_LAST_CELL      \
+    "ldr r0, [sp, #24]\n\t"                                                                                           \
+    "cmp r2, r0\n\t"                                                                                                  \
+    "bne 2b\n\t" FINISH                                                                                               \
+    "cmp r1, r0\n\t"                                                                                                  \
+    "bne 1b\n\t"                                                                                                      \
+    "add sp, sp, #32\n\t"                                                                                             \
+    "pop {r7, r11}\n\t"
+#define TVM_EXT_DSP_QUADS(NAME, FINISH)                                                                               \
+    TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_QUAD_PIXELS], const int8_t *weights,               \
+                                 const uint32_t *cells, const tvm_ext_dsp_quads_sizes *sizes)                         \
+    {                                                                                                                 \
+        register uint8_t *const *r0 __asm__("r0") = output;                                                           \
+        register const int8_t *r1 __asm__("r1") = weights;                                                            \
+        register const uint32_t *r2 __asm__("r2") = cells;                                                            \
+        register const tvm_ext_dsp_quads_sizes *r3 __asm__("r3") = sizes;                                             \
+        __asm__ volatile(TVM_EXT_DSP_QUADS_TEXT(FINISH)                                                               \
+                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3)                                                     \
+                         :                                                                                            \
+                         : "r4", "r5", "r6", "r8", "r9", "r10", "r12", "lr", "cc", "memory");                         \
+    }
+
+TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_4, TVM_EXT_DSP_QUAD_FINISH_ONCE("ssat", "4", "12"))
+TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_8, TVM_EXT_DSP_QUAD_FINISH_ONCE("ssat", "8", "16"))
+TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_u8_4, TVM_EXT_DSP_QUAD_FINISH_ONCE("usat", "4", "12"))
+TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_u8_8, TVM_EXT_DSP_QUAD_FINISH_ONCE("usat", "8", "16"))
+TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_twice_signed, TVM_EXT_DSP_QUAD_FINISH_TWICE)
 
 #pragma GCC diagnostic pop
 
@@ -183,10 +246,12 @@ static inline int32_t tvm_ext_dsp_quads_element(const tvm_ext_dsp_quads_form *fo
 
 /* The same computation in plain C. */
 static inline void tvm_ext_dsp_quads(const tvm_ext_dsp_quads_form *form, uint8_t *const output[TVM_EXT_DSP_QUAD_PIXELS],
-                                     const int8_t *weights, const uint32_t *cells, int32_t units, int32_t fours,
-                                     int32_t rounding)
+                                     const int8_t *weights, const uint32_t *cells, const tvm_ext_dsp_quads_sizes *sizes)
 {
-    for (int32_t k = 0; k < 4 * fours; k += 4) {
+    const int32_t units = (sizes->last_cell + 8) / 16;
+    const int32_t block_bytes = (16 * units) + (form->rounds_twice ? 36 : 48);
+    const int32_t channels = 4 * (sizes->weights_bytes / block_bytes);
+    for (int32_t k = 0; k < channels; k += 4) {
         const int8_t *const products = &weights[16];
         const int8_t *const factors = &products[16 * units];
         for (int32_t p = TVM_EXT_DSP_QUAD_PIXELS - 1; p >= 0; --p) { /* the first pixel may stand for both */
@@ -203,7 +268,7 @@ static inline void tvm_ext_dsp_quads(const tvm_ext_dsp_quads_form *form, uint8_t
             for (int32_t j = 0; j < 4; ++j) {
                 const int32_t less = j % 2 == 1 ? sums[j - 1] : 0;
                 const uint32_t sum = (uint32_t)sums[j] - (uint32_t)less;
-                output[p][k + j] = (uint8_t)tvm_ext_dsp_quads_element(form, (int32_t)sum, factors, j, rounding);
+                output[p][k + j] = (uint8_t)tvm_ext_dsp_quads_element(form, (int32_t)sum, factors, j, sizes->rounding);
             }
         }
         weights = &factors[form->rounds_twice ? 20 : 32];
@@ -212,10 +277,10 @@ static inline void tvm_ext_dsp_quads(const tvm_ext_dsp_quads_form *form, uint8_t
 
 #define TVM_EXT_DSP_QUADS(NAME, IS_UNSIGNED, ROUNDS_TWICE, SHIFT)                                                     \
     static inline void NAME(uint8_t *const output[TVM_EXT_DSP_QUAD_PIXELS], const int8_t *weights,                    \
-                            const uint32_t *cells, int32_t units, int32_t fours, int32_t rounding)                    \
+                            const uint32_t *cells, const tvm_ext_dsp_quads_sizes *sizes)                              \
     {                                                                                                                 \
         const tvm_ext_dsp_quads_form form = {IS_UNSIGNED, ROUNDS_TWICE, SHIFT};                                       \
-        tvm_ext_dsp_quads(&form, output, weights, cells, units, fours, rounding);                                     \
+        tvm_ext_dsp_quads(&form, output, weights, cells, sizes);                                                      \
     }
 
 TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_4, false, false, 4)
