@@ -25,7 +25,8 @@ MODULE = "canary_of_the_fuzzer"
 
 _TOOLS = re.compile(
     r"(?:[\w-]+-)?(?:gcc|g\+\+|cc|clang|cc1|cc1plus|as|ld|lld|collect2|lto1|lto-wrapper|objcopy|objdump|nm|size|ar|"
-    r"readelf|strip|gcov|prlimit)(?:-[\d.]+)?(?:\.bfd)?|qemu-system-(?:arm|riscv32)|python3?(?:\.\d+)?"
+    r"readelf|readobj|strip|gcov|prlimit)(?:-[\d.]+)?(?:\.bfd)?|python3?(?:\.\d+)?|"
+    r"qemu-(?:aarch64|hexagon|riscv64|system-(?:arm|riscv32|xtensa))"
 )
 _TOOL_FOLDERS = (
     "/usr/bin/", "/usr/lib/", "/usr/libexec/", "/usr/local/", "/bin/", f"{sys.prefix}/", f"{sys.base_prefix}/",

@@ -25,6 +25,15 @@ PLATFORMS = (
     "always_on",
     "always_on",
     "cortex_m7_psram",
+    "cortex_m0plus",
+    "cortex_m85",
+    "riscv32",
+    "riscv32_zve32f",
+    "riscv32_zve32x",
+    "raspberry_pi_4",
+    "hexagon_v66",
+    "xtensa_lx106",
+    "wasm",
 )
 _CHECKS = (
     ("size", 0.12),
@@ -35,7 +44,7 @@ _CHECKS = (
     ("plain", 0.15),
     ("poison", 0.25),
     ("package", 0.15),
-    ("board", 0.02),
+    ("board", 0.1),
 )
 Specs = Mapping[str, tuple[tuple[int, ...], str]]
 

@@ -1,4 +1,4 @@
-"""Random valid TensorFlow Lite models, float or int8, in the layers of tests/support/tflite_models.py."""
+"""Random valid TensorFlow Lite models, float, int8, uint8 or int16, in the layers of tests/support/tflite_models.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.support.tflite_file import TfliteWriter
+from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import NONE, PROBABILITIES, RELU, RELU6, SAME, VALID, Network
+from tests.support.tflite_unsigned import to_unsigned_bytes
+
+_UNIT = Quantized(scale=1 / 32768)
+"""Scale that the format fixes for results of int16 between -1 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +26,26 @@ class TfliteModel:
         return self.writer.finish(list(self.outputs))
 
 
+@dataclass(kw_only=True)
+class WideNetwork(Network):
+    """A network with scales far apart and zero points that are often at the ends of their type."""
+
+    def scales(self, largest: float = 4.0) -> Quantized | None:
+        given = super().scales(largest)
+        if given is None or self.random.random() < 0.4:
+            return given
+        ends = (-128, 127, -127, 0) if self.int8 else (0,)
+        factor = 2.0 ** float(self.random.choice((0, self.random.uniform(-4, 4))))
+        return Quantized(scale=float(np.atleast_1d(given.scale)[0]) * factor, zero_point=int(self.random.choice(ends)))
+
+
 def random_tflite(seed: int, num_layers: int = 6) -> TfliteModel:
     """A random model, the same for the same seed; every value that nobody reads is an output."""
     rng = np.random.default_rng(seed)
-    net = Network(int8=bool(rng.random() < 0.7), seed=seed)
+    kind = str(rng.choice(("float32", "int8", "int8 wide", "uint8", "int16"), p=(0.25, 0.3, 0.3, 0.08, 0.07)))
+    net = (WideNetwork if kind in ("int8 wide", "int16") else Network)(
+        int8=kind in ("int8", "int8 wide", "uint8"), int16=kind == "int16", seed=seed
+    )
     shape = (1, int(rng.choice((5, 8, 9, 12))), int(rng.choice((4, 7, 8, 11))), int(rng.choice((1, 2, 3, 8, 16))))
     values = [net.input(shape if rng.random() < 0.85 else (1, int(rng.choice((7, 16, 40)))))]
     if rng.random() < 0.15:
@@ -42,6 +62,8 @@ def random_tflite(seed: int, num_layers: int = 6) -> TfliteModel:
     made = [out for _, _, outputs, *_ in net.writer.operators for out in outputs]
     ends = [index for index in made if index not in read]
     ends += [index for index in made if index in read and rng.random() < 0.05]
+    if kind == "uint8":
+        to_unsigned_bytes(net.writer, rng)
     return TfliteModel(writer=net.writer, outputs=tuple(ends))
 
 
@@ -57,15 +79,18 @@ def _conv(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | None
     if kernel is None:
         return None
     dilation = (1, 1) if stride != (1, 1) or padding == VALID else (int(rng.choice((1, 1, 2))),) * 2
+    channels, depth = int(rng.choice((1, 4, 7, 8, 8, 20, 33))), net.shape(x)[3]
+    groups = int(rng.choice((1, 1, 2, 4)))
+    groups = groups if channels % groups == 0 and depth % groups == 0 and net.dtype != "float32" else 1
     return net.conv(
-        x, int(rng.choice((1, 4, 7, 8))), kernel, name, stride=stride, padding=padding, activation=_activation(rng),
-        dilation=dilation,
+        x, channels, kernel, name, stride=stride, padding=padding, activation=_activation(rng),
+        dilation=dilation, groups=groups,
     )  # fmt: skip
 
 
 def _depthwise(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | None:
     kernel, stride, padding = _window(net, x, rng)
-    if kernel is None or net.shape(x)[3] > 24:
+    if kernel is None or net.shape(x)[3] > 40:
         return None
     square = (stride[0], stride[0])
     return net.depthwise(
@@ -115,7 +140,7 @@ def _pad(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | None:
 
 
 def _softmax(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | None:
-    return net.softmax(x, name)
+    return None if net.int16 else net.softmax(x, name)
 
 
 def _unary(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int:
@@ -124,11 +149,9 @@ def _unary(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int:
     if kind in ("RELU", "RELU6"):
         output = net.output(name, net.shape(x), net.writer.tensors[x].quantized)
     elif kind == "LOGISTIC":
-        output = net.output(name, net.shape(x), PROBABILITIES if net.int8 else None)
+        output = net.output(name, net.shape(x), PROBABILITIES if net.int8 else _UNIT if net.int16 else None)
     elif kind == "TANH":
-        from tests.support.tflite_file import Quantized
-
-        output = net.output(name, net.shape(x), Quantized(scale=1 / 128) if net.int8 else None)
+        output = net.output(name, net.shape(x), Quantized(scale=1 / 128) if net.int8 else _UNIT if net.int16 else None)
     else:
         output = net.output(name, net.shape(x))
     return net.writer.operator(kind, [x], output)
