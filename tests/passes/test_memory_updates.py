@@ -12,11 +12,10 @@ from benchmarks.networks.random_updates import RandomUpdate, random_update
 from relay_passes.solvers.memories import updates
 from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
-from relay_passes.solvers.memories.repeated import repeated_problem
 from relay_passes.solvers.memories.repeats import Rerun, promising, sequence_of
 from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import State
-from relay_passes.solvers.memories.updates import Updates
+from relay_passes.solvers.memories.updates import Updates, repeated_problem
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.search import frontier
 from tvm_ext.core.alignment import ALIGNMENT_BYTES

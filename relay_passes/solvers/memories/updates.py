@@ -7,15 +7,14 @@ with the unchanged network. The fastest update is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 
 from relay_passes.solvers.memories.assignment import Assignment
 from relay_passes.solvers.memories.cuts import SegmentTimes, cut_problem
-from relay_passes.solvers.memories.problem import AssignmentProblem
-from relay_passes.solvers.memories.repeated import repeated_problem
+from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.repeats import Rerun, promising, sequence_of
 from relay_passes.solvers.memories.search import assign, assign_quickly
 from relay_passes.solvers.memories.state import Score
@@ -132,3 +131,25 @@ class Updates:
 
 def _rank(update: Update) -> Score:
     return update.score
+
+
+def repeated_problem(problem: AssignmentProblem, sequence: Sequence[int]) -> AssignmentProblem:
+    """Return the problem of a sequence. A repeated step writes new values, which are read from there on.
+
+    Values have the numbers that `recompute.in_rows.unrolled` gives them.
+    """
+    sizes, latest = [*problem.sizes], list(range(len(problem.sizes)))
+    steps, ran = list[Step](), set[int]()
+    for index in sequence:
+        step = problem.steps[index]
+        reads = {latest[value]: num_bytes for value, num_bytes in step.reads.items()}
+        shared = {latest[value]: num_bytes for value, num_bytes in step.shared.items()}
+        if index in ran:
+            for value in step.writes:
+                latest[value] = len(sizes)
+                sizes.append(problem.sizes[value])
+        ran.add(index)
+        writes = {latest[value]: num_bytes for value, num_bytes in step.writes.items()}
+        steps.append(replace(step, reads=reads, writes=writes, shared=shared))
+    outputs = frozenset(latest[value] for value in problem.outputs)
+    return replace(problem, steps=tuple(steps), sizes=tuple(sizes), outputs=outputs)
