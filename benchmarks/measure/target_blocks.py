@@ -27,18 +27,22 @@ def target_networks() -> str:
 
 
 def wasm_times() -> str:
-    """Fuel of each network without and with vectors, and its time in node beside onnxruntime-web."""
+    """Fuel of each network without and with vectors, and its time in node beside LiteRT.js and onnxruntime-web."""
     rows: list[tuple[str, ...]] = []
     for network, one in result("wasm_times")["networks"].items():
-        theirs = one["onnxruntime_web_microseconds"]
+        theirs, litert = one["onnxruntime_web_microseconds"], one.get("litert_microseconds")
         rows.append(
             (
                 f"`{network}`", f"{one['plain_fuel']:,}", f"{one['fuel']:,}", f"{one['module_bytes']:,}",
-                f"{one['microseconds']:,.0f}", "-" if theirs is None else f"{theirs:,.0f}",
+                f"{one['microseconds']:,.0f}", "-" if litert is None else f"{litert:,.0f}",
+                "-" if litert is None else f"{one['litert_ratio']:.2f}", "-" if theirs is None else f"{theirs:,.0f}",
                 "-" if theirs is None else f"{one['ratio']:.2f}",
             )
         )  # fmt: skip
-    heads = ("network", "fuel, plain C", "fuel, SIMD128", "module, B", "µs in node", "onnxruntime-web, µs", "ratio")
+    heads = (
+        "network", "fuel, plain C", "fuel, SIMD128", "module, B", "µs in node", "LiteRT.js, µs", "ratio",
+        "onnxruntime-web, µs", "ratio",
+    )  # fmt: skip
     return table(heads, rows)
 
 
