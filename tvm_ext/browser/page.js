@@ -1,5 +1,5 @@
 // The page: tabs of input forms, runs of the model, the self-test, and times of layers.
-const MOST_WAITING = 32;
+const MOST_WAITING = 100;
 const FORMS = { draw: drawingForm, picture: pictureForm, sound: soundForm, values: valuesForm, vectors: vectorsForm };
 
 function valuesForm(form, panel, submit) {
