@@ -126,8 +126,8 @@ def test_a_single_pixel_is_computed_after_its_cells_are_moved() -> None:
 
 def test_few_channels_save_most() -> None:
     def saved(channels: int) -> float:
-        one = dsp(layer(channels, pixels=63))
-        together = joined([one, dsp(layer(channels, pixels=63, zero_point=0))])
+        one = dsp(layer(channels, pixels=63, depth=20))  # more than are expanded without a loop
+        together = joined([one, dsp(layer(channels, pixels=63, depth=20, zero_point=0))])
         assert together is not None
         return 1 - together.instructions / (2 * one.instructions)
 
