@@ -218,7 +218,7 @@ def _tools_of_platforms() -> tuple[list[_Program], list[_Library]]:
         toolchain, startup = core.toolchain, startup_of(core)
         roles = [(toolchain.compiler_name, "compiles")]
         roles += [(linker, "links")] if (linker := linker_name(toolchain)) != toolchain.compiler_name else []
-        roles += [(toolchain.tool("nm"), "reads objects")] if toolchain.links_with_lld else []
+        roles += [(toolchain.tool("nm"), "reads objects of")] if toolchain.links_with_lld else []
         if startup.emulator_module:
             packages.setdefault(startup.emulator, []).append(core.name)
         roles += [(name, "runs") for name in (startup.emulator, startup.emulator_runs) if name and name not in packages]
