@@ -43,6 +43,7 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     ),
     "side_pixels_one": (SIDE, conv(tensor(1, 3, 3, 128), tensor(1, 3, 3, 12, scale=0.4), POINT)),
     "side_pixels_one_beyond": (SIDE, conv(tensor(1, 3, 3, 72), tensor(1, 3, 3, 8, scale=0.4, dtype="uint8"), POINT)),
+    "side_pixels_one_deepest": (SIDE, conv(tensor(1, 3, 3, 480), tensor(1, 3, 3, 12, scale=0.9), POINT)),
     "side_pixels_one_in_place": (SIDE, conv(tensor(1, 3, 3, 40), tensor(1, 3, 3, 40, scale=0.3), POINT)),
     "side_pixels_short": (SIDE, conv(tensor(1, 2, 3, 48), tensor(1, 2, 3, 8, scale=0.3), POINT)),
     "side_strip": (SIDE, conv(tensor(1, 5, 13, 16), tensor(1, 5, 13, 8, scale=0.5), SAME)),

@@ -24,7 +24,8 @@
         const uint32x4_t one_counted = vidupq_n_u32(0, 4);                                                           \
         const uint32x4_t one_multipliers =                                                                           \
             vaddq_m_n_u32(vaddq_n_u32(one_counted, 8), one_counted, (32 * (steps)) + (num_bytes), 0xff00);           \
-        const uint32x4_t one_places = {0, 2, 1, 3};                                                                  \
+        const uint32x4_t one_evens = vidupq_n_u32(0, 2); /* 0, 2, 1, 3 without a literal */                          \
+        const uint32x4_t one_places = vsubq_m_n_u32(one_evens, one_evens, 3, 0xff00);                                \
         const int32x4_t one_low = vdupq_n_s32((layer)->is_unsigned ? 0 : INT8_MIN);                                  \
         __asm__ volatile(                                                                                            \
             "1:\n\tldrd r0, r2, [%[f], #32*%c[num_steps]]\n\tldrd r4, r6, [%[g], #32*%c[num_steps]]\n\t"             \
