@@ -341,7 +341,7 @@ def pareto_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show RAM against predicted instructions, or flash against predicted cycles, as Pareto-optimal points."""
+    """Show the Pareto front of RAM or flash against run time."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     budget_bytes = parse_bytes(budget, "--budget")
     with errors_shown(as_json, debug):
