@@ -3,6 +3,8 @@
 #ifndef TVM_EXT_SVDF_H
 #define TVM_EXT_SVDF_H
 
+#include <string.h>
+
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize_tflite.h"
 
@@ -38,6 +40,23 @@ TVM_EXT_INLINE void tvm_ext_svdf_narrow(const tvm_ext_svdf_features *layer, cons
     }
 }
 
+/* Adds the zero point of the state to features of 8 bits. It wraps, as in TensorFlow Lite Micro. */
+TVM_EXT_INLINE void tvm_ext_svdf_shift(int8_t *features, int32_t count, int32_t zero_point)
+{
+    int32_t f = 0;
+#if defined(__ARM_FEATURE_SIMD32) && defined(__GNUC__)
+    for (; f + 4 <= count; f += 4) {
+        uint32_t word;
+        memcpy(&word, &features[f], sizeof word);
+        __asm__("uadd8 %0, %1, %2" : "=r"(word) : "r"(word), "r"(0x01010101u * (uint8_t)zero_point));
+        memcpy(&features[f], &word, sizeof word);
+    }
+#endif
+    for (; f < count; ++f) {
+        features[f] = (int8_t)(uint8_t)((uint32_t)features[f] + (uint32_t)zero_point);
+    }
+}
+
 /* Sums of `count` features from feature f on over all steps. They wrap, as in TensorFlow Lite Micro. */
 TVM_EXT_INLINE void tvm_ext_svdf_add(const tvm_ext_svdf_layer *layer, const void *window, const void *weights,
                                      uint32_t *sums, int32_t f, int32_t count)
@@ -52,8 +71,8 @@ TVM_EXT_INLINE void tvm_ext_svdf_add(const tvm_ext_svdf_layer *layer, const void
 }
 
 /* Computes the outputs of one batch. weights: [steps][features]. bias: of each output. */
-TVM_EXT_INLINE void tvm_ext_svdf_sum(const tvm_ext_svdf_layer *layer, const void *window, const void *weights,
-                                     const int32_t *bias, int8_t *output)
+TVM_EXT_INLINE void tvm_ext_svdf_sum(const tvm_ext_svdf_layer *layer, const void *window, int8_t *output,
+                                     const void *weights, const int32_t *bias)
 {
     int32_t unit = 0;
     uint32_t total = 0;

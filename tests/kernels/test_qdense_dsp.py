@@ -43,18 +43,19 @@ def dense(
 
 
 VECTORS = [
-    dense(8, depth=4 * units - 1, dtype=dtype, result=result, most=100, rows=rows)
-    for units, dtype, result, rows in (
-        (1, "int8", "int8", 1), (2, "uint8", "uint8", 2), (3, "int8", "uint8", 1), (9, "uint8", "int8", 3),
-        (16, "int8", "int8", 1), (23, "uint8", "uint8", 1),
+    dense(channels, depth=4 * units - 1, dtype=dtype, result=result, most=100, rows=rows)
+    for channels, units, dtype, result, rows in (
+        (8, 1, "int8", "int8", 1), (9, 2, "uint8", "uint8", 2), (8, 3, "int8", "uint8", 1), (11, 9, "uint8", "int8", 3),
+        (8, 16, "int8", "int8", 1), (6, 23, "uint8", "uint8", 1), (3, 35, "int8", "int8", 2),
     )
 ]  # fmt: skip
-"""Layers of an even number of units and an odd one, of whole rounds of the loop and others."""
+"""Layers of whole blocks and others, of an even number of units and an odd one, of whole rounds of the loop and
+others."""
 VECTORS_TWICE = [
     replace(
         operator,
         rounding="tflite",
-        weight_scale=np.linspace(scale, 2 * scale, 8).astype(np.float32),
+        weight_scale=np.linspace(scale, 2 * scale, len(operator.weight)).astype(np.float32),
         outputs=(replace(operator.output, quantization=Quantization(scale=0.3, zero_point=zero_point)),),
     )
     for operator in VECTORS
@@ -91,10 +92,10 @@ def is_in_registers(operator: QDense, target: Target = CORTEX_M4) -> bool:
 
 
 def test_sums_of_four_channels_are_finished_in_registers() -> None:
-    """Whole blocks of joined weights, all numbers of the type; for speed, and with cells."""
+    """Joined weights, all numbers of the type; for speed, and with cells. A last block may have fewer channels."""
     whole = dense(64, most=100)
     assert is_in_registers(whole)
-    assert not is_in_registers(dense(62, most=100)) and not is_in_registers(dense(64, most=128))
+    assert is_in_registers(dense(62, most=100)) and not is_in_registers(dense(64, most=128))
     assert not is_in_registers(replace(whole, low=3)) and is_in_registers(replace(whole, rounding="tflite"))
     assert not is_in_registers(replace(whole, bias=np.full(64, (1 << 23) - 1, np.int32)))
     assert not is_in_registers(dense(8, most=100)), "bytes are multiplied as they are"

@@ -90,13 +90,14 @@ def svdf(
     state: str = "float32",
     batch: int = 1,
     rank: int = 2,
+    units: int = 3,
     memory: int = 4,
     activation: int = RELU,
     changed: Mapping[int, dict[str, object]] | None = None,
     scale: float = 0.05,
 ) -> bytes:
-    """SVDF of 6 values to 3 units: float, or int8 with a state of int8 or int16. changed: of its inputs, by place."""
-    random, net, filters = np.random.default_rng(memory), TfliteWriter(), 3 * rank
+    """SVDF of 6 values: float, or int8 with a state of int8 or int16. changed: of its inputs, by place."""
+    random, net, filters = np.random.default_rng(memory), TfliteWriter(), units * rank
     is_float = state == "float32"
     weight_scale = {"float32": 1.0, "int8": 0.02, "int16": 0.0004}[state]
     state_scale = {"float32": 1.0, "int8": 0.03, "int16": 0.0008}[state]
@@ -112,7 +113,7 @@ def svdf(
         {"name": "x", "shape": (batch, 6), "dtype": small, "quantized": Quantized(scale=scale, zero_point=3)},
         {"name": "feature", "array": values((filters, 6), small, 127), "quantized": Quantized(scale=0.01)},
         {"name": "time", "array": values((filters, memory), state, most), "quantized": Quantized(scale=weight_scale)},
-        {"name": "bias", "array": values((3,), wide, 500), "quantized": Quantized(scale=bias_scale)},
+        {"name": "bias", "array": values((units,), wide, 500), "quantized": Quantized(scale=bias_scale)},
         {"name": "kept", "shape": (batch, filters * memory), "dtype": state, "is_variable": True,
          "quantized": Quantized(scale=state_scale)},
     ]  # fmt: skip
@@ -123,7 +124,7 @@ def svdf(
         maker = net.constant if "array" in port else net.input if place == 0 else net.tensor
         inputs.append(maker(**port))  # type: ignore[operator, arg-type]
     scales = None if is_float else Quantized(scale=0.07, zero_point=-128 if activation == RELU else 5)
-    y = net.tensor("y", (batch, 3), small, scales)
+    y = net.tensor("y", (batch, units), small, scales)
     net.operator("SVDF", inputs, y, "SVDFOptions", Rank=rank, FusedActivationFunction=activation)
     return net.finish([y])
 

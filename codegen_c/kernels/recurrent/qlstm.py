@@ -7,6 +7,7 @@ tvm_ext_qlstm.h computes gates, cell and output with TensorFlow Lite's two round
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,15 +31,15 @@ _INPUT, _FORGET, _CELL, _OUTPUT = range(LSTM_GATES)
 
 def sums_leave_room(operator: QLstm, target: Target) -> bool:
     """sums of products must stay below 2^30, whatever the input"""
-    return all(abs(bound).max() < MOST_SUM for layer in _layers(operator) for bound in qdense.bounds(layer))
+    return all(abs(bound).max() < MOST_SUM for layer in layers(operator) for bound in qdense.bounds(layer))
 
 
 def sums_have_a_kernel(operator: QLstm, target: Target) -> bool:
     """an integer kernel must take its products: sums of at most 32 bits"""
-    return have_kernels(_layers(operator), target)
+    return have_kernels(layers(operator), target)
 
 
-def _layers(operator: QLstm) -> tuple[QDense, QDense]:
+def layers(operator: QLstm) -> tuple[QDense, QDense]:
     """The dense layers that sum the products of one input and of one hidden state: 4 H sums in int32 each."""
     of_input, of_hidden = operator.zero_points
     return (
@@ -132,7 +133,8 @@ class LstmGates:
     """Kernels whose steps compute gates, cell and output by one C function, with the parameters of `tvm_ext_lstm_step`.
 
     lanes: units that it computes at a time. instructions: modelled, of these units in one step, without the sums of
-    their gates. read_after: bytes after the sums that it may read.
+    their gates. read_after: bytes after the sums that it may read. table: returns the table of the sigmoid as the
+    function reads it, from that of the operator.
     """
 
     kernel: str
@@ -141,6 +143,7 @@ class LstmGates:
     lanes: int = 1
     instructions: int
     read_after: int = 0
+    table: Callable[[Array], Array] = lambda table: table
 
     def implement(self, operator: QLstm, target: Target, stored: StoredRows) -> Implementation:
         return _implement(operator, target, self)
@@ -151,17 +154,17 @@ PORTABLE = LstmGates(kernel="qlstm", function="tvm_ext_lstm_step", instructions=
 
 def _implement(operator: QLstm, target: Target, gates: LstmGates) -> Implementation:
     parts = [
-        StepPart.of(layer, target, prefix) for layer, prefix in zip(_layers(operator), ("input", "hidden"), strict=True)
+        StepPart.of(layer, target, prefix) for layer, prefix in zip(layers(operator), ("input", "hidden"), strict=True)
     ]
     steps, batch, channels = operator.inputs[2].shape
     units = operator.inputs[0].shape[1]
-    runs = steps * batch
+    runs, table = steps * batch, gates.table(operator.table)
     sums_bytes = 2 * aligned(4 * LSTM_GATES * units)
     return Implementation(
         kernel=gates.kernel,
         function=_function(operator, parts, sums_bytes, gates),
         reference=lambda inputs: reference(operator, inputs),
-        constants=(*(constant for part in parts for constant in part.constants()), ("table", operator.table)),
+        constants=(*(constant for part in parts for constant in part.constants()), ("table", table)),
         scratch_bytes=sums_bytes + max(gates.read_after, *(part.made.scratch_bytes for part in parts)),
         macs=runs * LSTM_GATES * units * (channels + units),
         instructions=runs
@@ -204,7 +207,7 @@ def _function(operator: QLstm, parts: list[StepPart], sums_bytes: int, gates: Ls
     return CFunction(
         parameters=(
             *activations, *(own for part in parts for own in part.parameters()),
-            Parameter(name="table", ctype="uint16_t", role="constant"), SCRATCH,
+            Parameter(name="table", ctype=C_TYPES[gates.table(operator.table).dtype.name], role="constant"), SCRATCH,
         ),
         body="\n".join(body),
         helpers="\n".join([*(part.definition() for part in parts), _shapes(operator)]),

@@ -192,6 +192,10 @@ class CommonShift:
         """Suffix of the functions that compute it."""
         return f"{'u8' if self.is_unsigned else 's8'}_{self.shift}"
 
+    def with_more(self, channels: int) -> Self:
+        """Return the form with more channels after the others, whose elements are the zero point."""
+        return replace(self, multiplier=np.pad(self.multiplier, (0, channels)))
+
     def factors(self, width: int) -> Array:
         """Return the stored factors, a row for each `width` channels: int32[K / width, width]."""
         return self.multiplier.reshape(-1, width)

@@ -12,7 +12,7 @@ is worth between a half and one step of a sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -59,6 +59,11 @@ class TwoRoundings:
     def suffix(self) -> str:
         """Suffix of the functions that compute it."""
         return "s8_twice_signed" if self.is_signed else "s8_twice"
+
+    def with_more(self, channels: int) -> Self:
+        """Return the form with more channels after the others, whose elements are the zero point."""
+        more = (0, channels)
+        return replace(self, multiplier=np.pad(self.multiplier, more), shift=np.pad(self.shift, more))
 
     def factors(self, width: int) -> Array:
         """Return the stored factors, a row for each `width` channels: multipliers, then a word of shifts.

@@ -61,8 +61,9 @@ LAYER_INCLUDES = ("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS)
 
 def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
     layer, channels = _Layer.of(operator), operator.weight.shape[0]
-    layer = layer.at_best(channels, least_scratch=target.least_scratch)
-    blocks = None if layer.is_direct or target.optimize == "size" else _blocks(operator, layer)
+    blocks = None if target.optimize == "size" else _blocks(operator, layer)
+    layer = layer.at_best(channels, blocks, least_scratch=target.least_scratch)
+    blocks = None if layer.is_direct else blocks
     passes = layer.passes(operator.output.num_elements // channels, channels)
 
     def parts(part: QDense) -> DenseParts:
@@ -89,9 +90,8 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
 
 def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
     """Return the blocks that requantize accumulators in registers, or None if the layer cannot be computed in them."""
-    if holds_sums(operator.output):
-        return None
-    return Blocks.of(layer.paired, qdense.requantize(operator), *qdense.products(operator).range())
+    exact = None if holds_sums(operator.output) else qdense.requantize(operator)
+    return Blocks.of(layer.paired, exact, *qdense.products(operator).range())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,11 +121,14 @@ class _Layer:
             finish=requantize(qdense.requantize(operator), *qdense.products(operator).range()),
         )
 
-    def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:
-        """Return this layer, or its direct form if that is possible and cheaper, or saves much scratch or the most."""
+    def at_best(self, channels: int, blocks: Blocks | None, *, least_scratch: bool) -> _Layer:
+        """Return this layer, or its direct form if that is possible and cheaper, or saves much scratch or the most.
+
+        blocks: those of this layer, if it can be computed in them.
+        """
         direct = replace(self, is_direct=True)
         least_scratch |= 4 * self.paired.num_cells > MOST_SCRATCH_BYTES
-        cheaper = direct.row_instructions(channels) <= self.row_instructions(channels)
+        cheaper = direct.row_instructions(channels) <= self.row_instructions(channels, blocks)
         can_be = self.depth % UNIT == 0 and not self.paired.in_nibbles
         return direct if can_be and (cheaper or least_scratch) else self
 
@@ -149,7 +152,7 @@ class _Layer:
         """Return the modelled instructions of `channels` channels of one row."""
         expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
         if blocks:
-            return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + channels // WIDTH * blocks.block_instructions
+            return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + blocks.blocks * blocks.block_instructions
         block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
         widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
         return expand + -(-channels // WIDTH) * (block_instructions + widen)
@@ -160,11 +163,12 @@ def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = 
     members: dict[str, Value] = {
         "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
     }  # fmt: skip
+    members |= {"holds_sums": True} if holds_sums(operator.output) else {}
     if blocks:
+        members |= {"block_bytes": blocks.block_bytes} if channels % WIDTH else {}
         return structure("tvm_ext_dsp_dense_layer", "layer", members)
     members |= layer.paired.members()
     members |= {"is_direct": True} if layer.is_direct else {}
-    members |= {"holds_sums": True} if holds_sums(operator.output) else {}
     members |= {"requantize": layer.finish.members()}
     return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
 

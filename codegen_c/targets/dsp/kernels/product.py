@@ -261,6 +261,26 @@ QUAD_WORDS, QUAD_WORDS_TWICE = 12, 9
 """Initial sums and factors of four channels that are rounded once, or twice."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlainSums:
+    """The form of results that are the sums themselves: no factors are stored."""
+
+    rounding = 0
+    suffix = "sums"
+    channels: int
+
+    def factors(self, width: int) -> Array:
+        """Return the stored factors, int32[K / width, 0]."""
+        return np.zeros((self.channels // width, 0), np.int32)
+
+    def with_more(self, channels: int) -> Self:
+        """Return the form with more channels after the others."""
+        return replace(self, channels=self.channels + channels)
+
+
+Form = CommonShift | TwoRoundings | OwnRounding | PlainSums
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blocks:
     """A layer in the layout of `function`: for each block of channels int8[starts, words of weights, factors].
@@ -273,7 +293,7 @@ class Blocks:
 
     weights: Array
     function: str
-    form: CommonShift | TwoRoundings | OwnRounding
+    form: Form
     joined: bool
     units: int
     blocks: int
@@ -284,19 +304,23 @@ class Blocks:
     cells_read_ahead: int = 0
 
     @classmethod
-    def of(cls, paired: PairedWeights, exact: Requantize, low: Array, high: Array) -> Self | None:
-        """Return the layer in blocks, or None. low, high: bounds of the sums, int64[K].
+    def of(cls, paired: PairedWeights, exact: Requantize | None, low: Array, high: Array) -> Self | None:
+        """Return the layer in blocks, or None.
 
-        None for channels that do not fill whole blocks, weights of 4 bits, factors without a form for registers, sums
-        of joined weights that are too large with their bias, and one pixel without joined weights.
+        exact: None for sums as results. low, high: bounds of the sums, int64[K].
+
+        None for channels of several pixels that do not fill whole blocks, weights of 4 bits, factors without a form
+        for registers, sums of joined weights that are too large with their bias, and one pixel without joined weights.
         """
-        if len(low) % paired.width or paired.in_nibbles or (paired.pixels == 1 and not paired.joined):
+        rest = -len(low) % paired.width
+        if paired.in_nibbles or (not paired.joined if paired.pixels == 1 else rest):
             return None
-        if paired.joined and (low[1::2].min() < -JOINED_LIMIT or high[1::2].max() >= JOINED_LIMIT):
+        if paired.joined and (low[1::2].min(initial=0) < -JOINED_LIMIT or high[1::2].max(initial=0) >= JOINED_LIMIT):
             return None
-        form = CommonShift.of(exact, low, high) or TwoRoundings.of(exact, low, high)
+        form = PlainSums(channels=len(low)) if exact is None else _in_registers(exact, low, high)
         if form is None:
             return None
+        form = form.with_more(rest) if rest else form
         rows = _stored(paired, form, paired.bias.astype(np.int64))
         whole = cls(
             weights=rows.view(np.int8).ravel(),
@@ -373,6 +397,11 @@ class Blocks:
         )
 
     @property
+    def block_bytes(self) -> int:
+        """Bytes from the numbers of one block to those of the next."""
+        return self.weights.size // self.blocks
+
+    @property
     def rounding(self) -> int:
         """The argument `rounding` of the function; 0 where each channel has its own."""
         return 0 if isinstance(self.form, OwnRounding) else self.form.rounding
@@ -390,7 +419,11 @@ class Blocks:
         return f"{self.function}({output}, weights, cells, {self.units}, {self.blocks}, {self.rounding});"
 
 
-def _stored(paired: PairedWeights, form: CommonShift | TwoRoundings | OwnRounding, start: Array) -> Array:
+def _in_registers(exact: Requantize, low: Array, high: Array) -> CommonShift | TwoRoundings | None:
+    return CommonShift.of(exact, low, high) or TwoRoundings.of(exact, low, high)
+
+
+def _stored(paired: PairedWeights, form: Form, start: Array) -> Array:
     """Return the rows of blocks, int32[blocks, starts + words of weights + factors]. start: initial sums, int64[K]."""
     pairs = start.reshape(-1, 2)
     if paired.joined:
@@ -428,14 +461,15 @@ def _three_by_two_dual(units: int, *, joined: bool) -> int:
 def _one_by(width: int, units: int) -> int:
     """Return the modelled instructions of one block of two or four channels.
 
-    Units are processed in twos, four times per iteration.
+    Units are processed in twos, eight times per iteration. By four channels, two units take 33 instructions, but these
+    have fewer cycles each than others of the same kernel, and one factor gives the cycles of all: they count as 29.
     """
     twos, odd = divmod(units, 2)
-    loop = twos * {2: 14, 4: 27}[width] + 3 * -(-twos // 4) + odd * {2: 9, 4: 15}[width]
+    loop = twos * {2: 14, 4: 29}[width] + 3 * -(-twos // 8) + odd * {2: 9, 4: 15}[width]
     return loop + {2: 15, 4: 22}[width]
 
 
-def _more(form: CommonShift | TwoRoundings | OwnRounding, pixels: int, width: int) -> int:
+def _more(form: Form, pixels: int, width: int) -> int:
     """Return the modelled instructions that two roundings add to a block."""
     if not isinstance(form, TwoRoundings):
         return 0

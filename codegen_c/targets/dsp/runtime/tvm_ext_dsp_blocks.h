@@ -175,9 +175,10 @@ TVM_EXT_DSP_BLOCKS_EACH(TVM_EXT_DSP_BLOCKS_PLAIN, TVM_EXT_DSP_BLOCKS_JOINED)
 
 #else
 
-/* How sums become elements: rounded once, by one shift, or twice, without negative sums or with them. */
+/* How sums become elements: rounded once, by one shift, or twice, without negative sums or with them; or not at all. */
 typedef struct {
     bool is_joined;
+    bool holds_sums;
     bool is_unsigned;
     bool rounds_twice;
     bool is_signed;
@@ -220,12 +221,16 @@ static inline void tvm_ext_dsp_blocks(const tvm_ext_dsp_blocks_form *form, uint8
                 sums[1] = (uint32_t)tvm_ext_dsp_smlad(cell, second, (int32_t)sums[1]);
             }
             sums[1] = form->is_joined ? (uint32_t)((int32_t)(sums[1] - sums[0]) >> 8) : sums[1];
+            if (form->holds_sums) {
+                tvm_ext_dsp_store(&output[p][4 * (k + j)], sums[j % 2]);
+                continue;
+            }
             const int32_t multiplier = (int32_t)tvm_ext_dsp_load(&multipliers[4 * j]);
             const int32_t shift = form->rounds_twice ? shifts[j] : 0;
             output[p][k + j] =
                 (uint8_t)tvm_ext_dsp_blocks_element(form, (int32_t)sums[j % 2], multiplier, shift, rounding);
         }
-        weights = form->rounds_twice ? &shifts[4] : shifts;
+        weights = form->holds_sums ? multipliers : form->rounds_twice ? &shifts[4] : shifts;
     }
 }
 
@@ -233,7 +238,7 @@ static inline void tvm_ext_dsp_blocks(const tvm_ext_dsp_blocks_form *form, uint8
     static inline void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights, const uint32_t *cells,  \
                             int32_t units, int32_t pairs, int32_t rounding)                                           \
     {                                                                                                                 \
-        const tvm_ext_dsp_blocks_form form = {IS_JOINED, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};                \
+        const tvm_ext_dsp_blocks_form form = {IS_JOINED, false, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};         \
         tvm_ext_dsp_blocks(&form, output, weights, cells, units, pairs, rounding, TVM_EXT_DSP_PIXELS, 2);             \
     }
 #define TVM_EXT_DSP_BLOCKS_OF(NAME, SUFFIX, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                              \

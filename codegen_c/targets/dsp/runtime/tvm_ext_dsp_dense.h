@@ -23,6 +23,7 @@ typedef struct {
     bool has_nibbles;        /* weights of 4 bits; a word precedes the cells */
     bool is_direct;          /* products of a row's bytes, not of cells */
     bool holds_sums;         /* the output: 32-bit sums, before requantization */
+    int32_t block_bytes;     /* from the numbers of four channels to those of the next four, if a block has fewer */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_dense_layer;
 
@@ -121,18 +122,29 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
     }
 }
 
-/* Computes all rows of the output from products to bytes in registers. weights: with the numbers before and after
- * them, as described in tvm_ext_dsp_single.h. */
+/* Computes all rows of the output from products to bytes, or sums, in registers. weights: with the numbers before and
+ * after them, as described in tvm_ext_dsp_single.h. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_rows(const tvm_ext_dsp_dense_layer *layer, tvm_ext_dsp_single *compute,
                                            const void *input, void *output, const int8_t *restrict weights,
                                            int32_t rounding, void *scratch)
 {
+    const int32_t units = tvm_ext_dsp_dense_units(layer);
+    const int32_t element_bytes = layer->holds_sums ? 4 : 1;
+    const int32_t blocks = layer->channels / TVM_EXT_DSP_WIDTH;
+    const int32_t rest = layer->channels % TVM_EXT_DSP_WIDTH;
     for (int32_t m = 0; m < layer->rows; ++m) {
         const void *const x = &((const uint8_t *)input)[m * layer->depth];
-        uint8_t *const row = &((uint8_t *)output)[m * layer->channels];
+        uint8_t *const row = &((uint8_t *)output)[m * layer->channels * element_bytes];
         (void)tvm_ext_dsp_dense_expand(layer, (uint32_t *)scratch, x, layer->depth);
-        compute(row, weights, (const uint32_t *)scratch, tvm_ext_dsp_dense_units(layer),
-                layer->channels / TVM_EXT_DSP_WIDTH, rounding);
+        if (blocks > 0) {
+            compute(row, weights, (const uint32_t *)scratch, units, blocks, rounding);
+        }
+        if (rest > 0) {
+            int32_t last[TVM_EXT_DSP_WIDTH];
+            compute((uint8_t *)last, &weights[blocks * layer->block_bytes], (const uint32_t *)scratch, units, 1,
+                    rounding);
+            (void)memcpy(&row[blocks * TVM_EXT_DSP_WIDTH * element_bytes], last, (uint32_t)(rest * element_bytes));
+        }
     }
 }
 

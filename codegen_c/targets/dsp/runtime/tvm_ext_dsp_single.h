@@ -1,5 +1,6 @@
 /* Elements of all output channels of one pixel or vector by the DSP extension, two or four channels at a time, from
- * products to bytes in registers.
+ * products to bytes in registers. Functions of sums store an int32 of each channel, for which no multipliers are
+ * stored.
  *
  * Cells of the pixel, and joined weights, are described in tvm_ext_dsp_product.h. Before and after the weights of
  * some channels are the numbers needed there, as described in tvm_ext_dsp_blocks.h: the initial sums A and A + 256 B
@@ -16,11 +17,15 @@
 
 #if TVM_EXT_DSP
 
+/* The assembly is longer than the strings that ISO C guarantees; clang warns of this, GCC does not. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+
 /* Registers: r1 cells, r2 weights; r0, r11, r12 and lr cells, r3 to r6 weights, r7 to r10 sums. After the products:
  * r0 and r1 rounding of A and of 256 B, r3 to r6 multipliers, r11 the address of the next element, r12 the end of
  * all weights. On the stack: rounding of A and of 256 B, address, end of all weights, cells, their end, begin of the
- * products, their continuation after an odd unit. The loop contains four times two units; the first iteration enters
- * it at the remainder of the division by four. r7 and r11 may be frame pointers, so they are saved here and not
+ * products, their continuation after an odd unit. The loop contains eight times two units; the first iteration enters
+ * it at the remainder of the division by eight. r7 and r11 may be frame pointers, so they are saved here and not
  * declared to the compiler. */
 #define TVM_EXT_DSP_1X2_CELL(X, W) TVM_EXT_DSP_1X4_JOINED_WORD(X, W, "r7", "r8")
 #define TVM_EXT_DSP_1X2_START "ldrd r7, r8, [r2], #8\n\t"
@@ -39,8 +44,18 @@
     "ldmia r2!, {r3, r4, r5, r6}\n\t" TVM_EXT_DSP_1X4_CELL(X0, "r3", "r4") TVM_EXT_DSP_1X4_CELL(X1, "r5", "r6")
 #define TVM_EXT_DSP_1X4_START "ldmia r2!, {r7, r8, r9, r10}\n\t"
 #define TVM_EXT_DSP_1X4_ODD "ldrd r0, r11, [r1], #8\n\t" TVM_EXT_DSP_1X4_TWO_CELLS("r0", "r11")
+/* Loads that follow each other take one cycle each on a Cortex-M4, after two for the first. */
 #define TVM_EXT_DSP_1X4_TWO                                                                                           \
-    "ldmia r1!, {r0, r11, r12, lr}\n\t" TVM_EXT_DSP_1X4_TWO_CELLS("r0", "r11") TVM_EXT_DSP_1X4_TWO_CELLS("r12", "lr")
+    "ldr.w r11, [r1, #4]\n\t"                                                                                         \
+    "ldr.w r12, [r1, #8]\n\t"                                                                                         \
+    "ldr.w lr, [r1, #12]\n\t"                                                                                         \
+    "ldr.w r0, [r1], #16\n\t"                                                                                         \
+    "ldr.n r4, [r2, #4]\n\t"                                                                                          \
+    "ldr.n r5, [r2, #8]\n\t"                                                                                          \
+    "ldr.n r6, [r2, #12]\n\t"                                                                                         \
+    "ldr.w r3, [r2], #16\n\t" TVM_EXT_DSP_1X4_JOINED_WORD("r0", "r4", "r9", "r10")                                    \
+    TVM_EXT_DSP_1X4_JOINED_WORD("r0", "r3", "r7", "r8") TVM_EXT_DSP_1X4_CELL("r11", "r5", "r6")                       \
+    TVM_EXT_DSP_1X4_TWO_CELLS("r12", "lr")
 #define TVM_EXT_DSP_1X4_FINISH(FINISH)                                                                                \
     "ldmia r2!, {r3, r4, r5, r6}\n\t" FINISH("r7", "r8", "r3", "r4") FINISH("r9", "r10", "r5", "r6")
 
@@ -79,11 +94,19 @@
     "ldmia r2!, {r3, r4, r5, r6, lr}\n\t" FINISH("r7", "r8", "r3", "r4")                                              \
     "lsr lr, lr, #8\n\t" FINISH("r9", "r10", "r5", "r6")
 
+/* Sums in place of elements. */
+#define TVM_EXT_DSP_1X4_SUMS                                                                                          \
+    "sub r8, r8, r7\n\t"                                                                                              \
+    "sub r10, r10, r9\n\t"                                                                                            \
+    "asr r8, r8, #8\n\t"                                                                                              \
+    "asr r10, r10, #8\n\t"                                                                                            \
+    "stm r11!, {r7, r8, r9, r10}\n\t"
+
 /* WIDTH: 1X2 or 1X4. UNIT_SHIFT: of the bytes of a unit's weights. TWO_BYTES: of the code of two units. SHIFT_BYTES: of
  * shifts beside the multipliers. */
 #define TVM_EXT_DSP_SINGLE(NAME, WIDTH, UNIT_SHIFT, TWO_BYTES, SHIFT_BYTES, FINISH)                                   \
     TVM_EXT_DSP_SHARED void NAME(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,        \
-                                 int32_t blocks, int32_t rounding)                                                    \
+                            int32_t blocks, int32_t rounding)                                                         \
     {                                                                                                                 \
         register uint8_t *r0 __asm__("r0") = output;                                                                  \
         register const uint32_t *r1 __asm__("r1") = cells;                                                            \
@@ -99,7 +122,7 @@
                          "add r5, r1, r3, lsl #3\n\t"                                                                 \
                          "lsr r6, r3, #1\n\t"                                                                         \
                          "rsb r7, r6, #0\n\t"                                                                         \
-                         "and r7, r7, #3\n\t"                                                                         \
+                         "and r7, r7, #7\n\t"                                                                         \
                          "movs r8, #" TWO_BYTES "\n\t"                                                                \
                          "adr r12, 3f\n\t"                                                                            \
                          "mla r7, r7, r8, r12\n\t"                                                                    \
@@ -126,7 +149,9 @@
                          "ldr pc, [sp, #28]\n\t"                                                                      \
                          ".balign 4\n"                                                                                \
                          "3:\n\t" TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO       \
-                         TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_SIZED("3b", "4", TWO_BYTES)                            \
+                         TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO                \
+                         TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO                                          \
+                         TVM_EXT_DSP_SIZED("3b", "8", TWO_BYTES)                                                      \
                          "ldr r12, [sp, #20]\n\t"                                                                     \
                          "cmp r1, r12\n\t"                                                                            \
                          "bne 3b\n\t"                                                                                 \
@@ -145,7 +170,7 @@
 #define TVM_EXT_DSP_SINGLE_OF(SUFFIX, SHIFT_BYTES, FINISH)                                                            \
     TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 1X2, "3", "54", SHIFT_BYTES,                                  \
                        TVM_EXT_DSP_1X2_##FINISH(TVM_EXT_DSP_FINISH_##SUFFIX))                                         \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 1X4, "4", "104", SHIFT_BYTES,                                 \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 1X4, "4", "124", SHIFT_BYTES,                                 \
                        TVM_EXT_DSP_1X4_##FINISH(TVM_EXT_DSP_FINISH_##SUFFIX))
 
 TVM_EXT_DSP_SINGLE_OF(s8_4, "0", FINISH)
@@ -154,19 +179,22 @@ TVM_EXT_DSP_SINGLE_OF(u8_4, "0", FINISH)
 TVM_EXT_DSP_SINGLE_OF(u8_8, "0", FINISH)
 TVM_EXT_DSP_SINGLE_OF(s8_twice, "4", FINISH_TWICE)
 TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, "4", FINISH_TWICE)
+TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_sums, 1X4, "4", "124", "-16", TVM_EXT_DSP_1X4_SUMS)
+
+#pragma GCC diagnostic pop
 
 #else
 
-#define TVM_EXT_DSP_SINGLE(NAME, CHANNELS, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                               \
+#define TVM_EXT_DSP_SINGLE(NAME, CHANNELS, HOLDS_SUMS, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                   \
     static inline void NAME(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,             \
                             int32_t blocks, int32_t rounding)                                                         \
     {                                                                                                                 \
-        const tvm_ext_dsp_blocks_form form = {true, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};                     \
+        const tvm_ext_dsp_blocks_form form = {true, HOLDS_SUMS, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT};         \
         tvm_ext_dsp_blocks(&form, &output, weights, cells, units, blocks, rounding, 1, CHANNELS);                     \
     }
 #define TVM_EXT_DSP_SINGLE_OF(SUFFIX, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)                                    \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 2, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)               \
-    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 4, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x2_##SUFFIX, 2, false, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)        \
+    TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_##SUFFIX, 4, false, IS_UNSIGNED, ROUNDS_TWICE, IS_SIGNED, SHIFT)
 
 TVM_EXT_DSP_SINGLE_OF(s8_4, false, false, false, 4)
 TVM_EXT_DSP_SINGLE_OF(s8_8, false, false, false, 8)
@@ -174,6 +202,7 @@ TVM_EXT_DSP_SINGLE_OF(u8_4, true, false, false, 4)
 TVM_EXT_DSP_SINGLE_OF(u8_8, true, false, false, 8)
 TVM_EXT_DSP_SINGLE_OF(s8_twice, false, true, false, 0)
 TVM_EXT_DSP_SINGLE_OF(s8_twice_signed, false, true, true, 0)
+TVM_EXT_DSP_SINGLE(tvm_ext_dsp_single_1x4_sums, 4, true, false, false, false, 0)
 
 #endif
 
