@@ -152,7 +152,7 @@ class _Layer:
         """Return the modelled instructions of `channels` channels of one row."""
         expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
         if blocks:
-            return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + blocks.blocks * blocks.block_instructions
+            return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + -(-channels // WIDTH) * blocks.block_instructions
         block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
         widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
         return expand + -(-channels // WIDTH) * (block_instructions + widen)
