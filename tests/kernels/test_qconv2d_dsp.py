@@ -66,7 +66,7 @@ SINGLES_OF_ROWS = [
         (2, (3, 3), "uint8"),
     )
 ]  # fmt: skip
-"""Of rows with an odd number of elements the last ones of two rows share a cell; by quads, blocks and products."""
+"""If rows have an odd number of elements, the last elements of two rows share a cell in every form of product."""
 
 
 def test_single_elements_of_two_rows_share_a_cell() -> None:

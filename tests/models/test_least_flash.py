@@ -50,7 +50,7 @@ def convolution(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 def convolutions(window: tuple[int, int], num_layers: int = 1) -> onnx.ModelProto:
-    """One convolution, or two of which the second is not padded and has fewer pixels."""
+    """Return a network of one convolution, or of two; the second has no padding and fewer output pixels."""
     random, scale, zero = np.random.default_rng(3), np.full(16, 0.01, np.float32), np.zeros(16, np.int8)
     arrays: dict[str, np.ndarray] = {
         "s": np.float32(0.05), "z": np.int8(-3), "ws": scale, "wz": zero, "t": np.float32(0.9), "b": np.int8(4),
@@ -91,7 +91,7 @@ def test_weights_grow_only_where_there_is_room(convolution: Convolution) -> None
 
 
 def test_a_limit_of_flash_keeps_as_many_layers_as_are_needed(tmp_path: Path) -> None:
-    """Of two layers, the one keeps its weights that saves less time for each byte."""
+    """A limit that leaves room for the expanded weights of one layer takes them from the other layer alone."""
     module = tvm_ext.load(saved(convolutions((3, 3), num_layers=2), tmp_path))
     fast, small = (compile_module(module, M4, replace(SPEED, least_flash=least)) for least in (False, True))
     assert kernels(fast) == ["qwinograd_dsp"] * 2 and kernels(small) == ["qconv2d_dsp"] * 2

@@ -61,7 +61,7 @@ def test_their_multiply_accumulates_are_counted(is_int8: bool, tmp_path: Path) -
 @pytest.mark.board
 @pytest.mark.parametrize("state", ["int8", "int16"])
 def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
-    """In portable C, over 500 steps on the host and 100 on the board; a reset begins anew."""
+    """Outputs of portable C are right for 500 steps on the host and 100 on the board, and again after a reset."""
     data = models.svdf(state=state, memory=9)
     package = built(data, tmp_path, "cortex_m4")
     for target in ("host", "qemu"):

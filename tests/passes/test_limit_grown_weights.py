@@ -114,7 +114,7 @@ def test_a_limit_of_all_constants_keeps_the_layers_that_save_the_least_for_a_byt
 
 
 def test_a_limit_of_all_constants_holds_beside_the_share() -> None:
-    """What pays is kept, too, and the share is not raised to the limit."""
+    """The limit of constants also binds layers whose saved time is worth their bytes, and does not raise the share."""
     grown = {"nn_relu": (250, 6000), "exp": (150, 10)}
     assert kept(grown) == [] and kept(grown, most_bytes=2399) == ["exp"] and kept(grown, most_bytes=2249) == ["relu"]
     assert kept({"nn_relu": (250, 10)}, most_bytes=9000) == ["relu"]

@@ -145,7 +145,7 @@ def write_flash_pareto(
 ) -> None:
     """Write `pareto.json`, `pareto.svg` and `pareto.html` to a folder, which is replaced as a whole.
 
-    model: the model's file, for the commands that build the points again. budget_bytes: limit of flash. The entry
+    model: path of the model, which the commands of the points name. budget_bytes: limit of flash. The entry
     `chosen` is the point within the limit with the fewest cycles, or None. Raises BadPackage if it cannot.
     """
     best = chosen(points, budget_bytes)

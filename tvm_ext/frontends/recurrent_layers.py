@@ -58,8 +58,8 @@ Step = Callable[[Emitter, Cell, relax.Expr, State], State]
 class CellKind:
     """Kind of a recurrent cell.
 
-    activations: names of the default activation functions of one direction. cells: returns, for the attributes of a
-    layer, the cells of `RecurrentLayer` by their activations.
+    activations: names of the default activation functions of one direction. cells: a function that takes the attributes
+    of a layer and returns names of cells of `RecurrentLayer`, by the names of their activation functions.
     """
 
     step: Step

@@ -89,7 +89,7 @@ TABLE_ENTRIES = 256
 GATE_POWER = 12
 """Gates before their functions have units of 2^-12."""
 MOST_CELL_POWER = 14
-"""Of units of the cell in those of gates: an int16 that is shifted by it fits 32 bits."""
+"""The most bits by which units of the cell are shifted to units of the gates, so that an int16 still fits 32 bits."""
 LARGEST = (1 << 31) - 1
 LEAST_SHIFT = 2
 """Sums are multiplied by 2^(32 - shift), which is an int32."""
