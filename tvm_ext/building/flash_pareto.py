@@ -26,8 +26,7 @@ from tvm_ext.core.printable import json_text
 from tvm_ext.core.progress import Progress, stage
 from tvm_ext.packages.package import Package
 from tvm_ext.report.listings import flash_table
-from tvm_ext.report.page.front_page import front_page
-from tvm_ext.report.page.front_picture import FrontAxes, FrontPoint, front_picture
+from tvm_ext.report.page.pareto_front import FrontAxes, FrontPoint, front_page, front_picture
 
 STEPS = 6
 """Number of limits of flash, in equal steps from all weights for speed to weights as the model has them."""

@@ -20,8 +20,7 @@ from tvm_ext.fitting.fit import nearest_bytes, nothing_fits, search
 from tvm_ext.frontends.load import load
 from tvm_ext.frontends.memory_scopes import in_scopes
 from tvm_ext.report.listings import pareto_table
-from tvm_ext.report.page.front_page import front_page
-from tvm_ext.report.page.front_picture import FrontAxes, FrontPoint, front_picture
+from tvm_ext.report.page.pareto_front import FrontAxes, FrontPoint, front_page, front_picture
 from tvm_ext.services.executors import opened_services
 from tvm_ext.services.job import OpenServices
 

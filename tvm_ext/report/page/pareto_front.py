@@ -1,10 +1,15 @@
-"""Picture of a trade-off: points of bytes against a cost, the fewest bytes on the left, with a line through them."""
+"""Picture and page of a trade-off: points of bytes against a cost, the fewest bytes on the left, on one line."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.console import RenderableType
+from rich.text import Text
+
+from tvm_ext.core.printable import printable_lines
 from tvm_ext.report.page.drawing import (
     DARK,
     FONT,
@@ -17,7 +22,8 @@ from tvm_ext.report.page.drawing import (
     text_width,
     variables,
 )
-from tvm_ext.report.page.page import environment
+from tvm_ext.report.page.grids import grids_of
+from tvm_ext.report.page.page import digest, environment, style_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,3 +147,14 @@ def _leader(x: float, y: float, area: Rect) -> Rect:
     """Return the bounding box of the line from a point to its label."""
     end_x, end_y = min(max(x, area.x), area.right), min(max(y, area.y), area.bottom)
     return Rect(x=min(x, end_x) - 1, y=min(y, end_y) - 1, width=abs(x - end_x) + 2, height=abs(y - end_y) + 2)
+
+
+def front_page(title: str, picture: str, tables: Sequence[RenderableType]) -> str:
+    """Return a page of one file. picture: an SVG. tables: of the points; a text after a table is its note."""
+    style = style_text()
+    shown = base64.b64encode(picture.encode()).decode()
+    grids = grids_of([Text(one) if isinstance(one, str) else one for one in tables])
+    return environment().get_template("pareto.html.j2").render(
+        title=printable_lines(title), picture=f"data:image/svg+xml;base64,{shown}", grids=grids, style=style,
+        style_hash=digest(style),
+    )  # fmt: skip
