@@ -128,8 +128,8 @@ class Processor:
     `single` or `double`, for float arithmetic in hardware. `kind`: a `core` runs C; an `offload` is an accelerator with
     the interface that `offload` describes; `tvm` runs the code that TVM generates as `tvm` describes, only in
     `tvm.compile`. `flags` follow the flags of the toolchain for the C code of this processor. `watts` is its power
-    while it computes, 0 where unknown. `core` is its name in lists, such as `cortex-m85`, where flags compile for
-    another core.
+    while it computes, 0 where unknown. `core` is its name, such as `cortex-m85`, where flags compile for another core;
+    lists name it, and estimates of cycles take its table.
     """
 
     name: Name

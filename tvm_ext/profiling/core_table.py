@@ -163,8 +163,12 @@ def _fits(issue: Issue, together: Sequence[FirmwareInstruction], one: FirmwareIn
 
 
 def core_table(platform: Platform) -> CoreTable:
-    """Return the table of the platform's core, by its -mcpu or by its processor's isa. Raises BadPlatform if none."""
-    name, known = platform.core_of(platform.processor), core_tables()
+    """Return the table of the platform's core. Raises BadPlatform if there is none.
+
+    The core is the processor's `core`, or else the one of -mcpu, or else the processor's isa: a compiler that does not
+    know a core compiles for another one, whose cycles are not those of the core.
+    """
+    name, known = platform.processor.core or platform.core_of(platform.processor), core_tables()
     if name in known:
         return known[name]
     if name == platform.processor.isa:
