@@ -20,7 +20,7 @@ from tvm_ext.core.errors import VerificationFailed
 pytestmark = pytest.mark.board
 
 VERIFIED = BuildOptions(verify=("host", "qemu"))
-NEAR_BYTES = 34 * 1024
+NEAR_BYTES = 24 * 1024
 LITTLE = BuildOptions(verify=("host", "qemu"), ram={"dtcm": NEAR_BYTES})
 STREAMED = BuildOptions(verify=("host", "qemu"), io="stream")
 ONE_MEMORY = BuildOptions(verify=("host", "qemu"), memories="default")
