@@ -1,12 +1,12 @@
-"""Every target and six networks: equal bytes, instructions, RAM and flash of each, as docs/targets.md shows them.
+"""Every target and six networks: equal bytes, instructions, cycles, RAM and flash, as docs/targets.md shows them.
 
     python benchmarks/targets.py
     python benchmarks/targets.py --platforms cortex_m4        the others' results are kept
 
 The networks are those of `tests/support/six_networks.py`. TensorFlow Lite Micro verifies each on the host. On every
 other platform the outputs of three random samples are compared with the host's, byte by byte. Instructions are executed
-ones of one inference, as the machine of the platform counts them; flash is constants and code; RAM is arenas without
-stack.
+ones of one inference, as the machine of the platform counts them; cycles are estimated from them where the core has a
+table of cycles; flash is constants and code; RAM is arenas without stack.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ import tvm_ext  # noqa: E402
 from benchmarks.measure.commit import known, stamped, write_result  # noqa: E402
 from tests.support.six_networks import SIX  # noqa: E402
 from tvm_ext import BuildOptions, Package  # noqa: E402
+from tvm_ext.core.errors import BadPlatform  # noqa: E402
+from tvm_ext.profiling.core_table import core_table  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "targets.json"
 HOST = "host"
 PLATFORMS = (
     "cortex_m0plus", "cortex_m23", "cortex_m3", "cortex_m4", "cortex_m7", "cortex_m33", "cortex_m52", "cortex_m55",
     "cortex_m85", "riscv32", "riscv32_zve32x", "riscv32_zve32f", "xtensa_lx106", "hexagon_v66", "wasm",
-    "raspberry_pi_4", "raspberry_pi_5", "riscv64_v", "banana_pi_f3",
+    "raspberry_pi_4", "raspberry_pi_5", "riscv64_v", "banana_pi_f3", "coral_npu",
 )  # fmt: skip
 SAMPLES = 3
 
@@ -63,13 +65,13 @@ def measured(network: str, platforms: Sequence[str]) -> dict[str, Any]:
         host = built(model, HOST, ("host",))
         samples = [drawn(host, seed) for seed in range(SAMPLES)]
         expected = in_series(host, samples)
-        found = {HOST: stamped(_figures(host, None))}
+        found = {HOST: stamped(_figures(host, None, None))}
         for platform in platforms:
             package = built(model, platform, ())
             ran = package.run_board(samples)
             for index, outputs in enumerate(expected):
                 assert_equal(ran.outputs[index], outputs, f"{network} on {platform}, sample {index}")
-            found[platform] = stamped(_figures(package, ran.instructions))
+            found[platform] = stamped(_figures(package, ran.instructions, estimated_cycles(package, samples[0])))
             print(network, platform, found[platform], flush=True)
     return found
 
@@ -99,10 +101,19 @@ def built(model: Path, platform: str, verify: tuple[str, ...]) -> Package:
     return tvm_ext.build(tvm_ext.load(model), platform, folder, BuildOptions(name="net", verify=verify))
 
 
-def _figures(package: Package, instructions: int | None) -> dict[str, Any]:
+def estimated_cycles(package: Package, sample: dict[str, np.ndarray]) -> int | None:
+    """Return the cycles of one run that a profile estimates; None if the core has no table of cycles."""
+    try:
+        core_table(package.platform)
+    except BadPlatform:
+        return None
+    return round(package.profile(sample).cycles)
+
+
+def _figures(package: Package, instructions: int | None, cycles: int | None) -> dict[str, Any]:
     report = package.report
     return {
-        "macs": report["macs"], "instructions": instructions,
+        "macs": report["macs"], "instructions": instructions, "estimated_cycles": cycles,
         "flash_bytes": report["weights_bytes"] + report["code_bytes"],
         "ram_bytes": sum(memory["used_bytes"] for memory in report["memories"] if memory["kind"] == "ram"),
     }  # fmt: skip
