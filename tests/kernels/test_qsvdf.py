@@ -13,8 +13,10 @@ from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Targe
 from codegen_c.kernels.recurrent import qsvdf
 from codegen_c.operators.kinds import Operator, QSvdfFeatures, QSvdfSum, TensorType
 from codegen_c.targets.dsp.kernels import recurrent
+from codegen_c.targets.helium.kernels import recurrent as helium
 from tests.kernels.dsp import CORTEX_M4, for_cortex_m4
 from tests.kernels.harness import PORTABLE, compile_kernels, run_kernel
+from tests.kernels.helium import M55
 from tests.kernels.quantized import FEW, seeds
 
 STATES = ("int8", "int16")
@@ -107,6 +109,21 @@ def test_sums_of_four_features_at_a_time(
     batch, fours, rank, memory = shape
     operator = summed(state, (batch, fours * 4 // rank, rank, memory), factor, reach, seed)
     assert_same(operator, for_cortex_m4(recurrent.SVDF_SUM), PORTABLE, seed)
+
+
+@settings(FEW, max_examples=8)
+@given(
+    states, st.tuples(st.integers(1, 2), st.integers(1, 13), st.integers(1, 5), st.integers(1, 9)), factors,
+    st.sampled_from((9, 31)), seeds,
+)  # fmt: skip
+@example("int16", (1, 6, 1, 4), ((1 << 31) - 1, 32), 31, 1)
+@example("int8", (2, 5, 2, 8), (1754508160, 35), 31, 1)
+def test_sums_of_four_outputs_at_a_time(
+    state: str, shape: tuple[int, int, int, int], factor: tuple[int, int], reach: int, seed: int
+) -> None:
+    """By the lanes of Helium in plain C: any rank, and a last vector of fewer outputs."""
+    made = assert_same(summed(state, shape, factor, reach, seed), helium.SVDF_SUM, M55, seed)
+    assert len(dict(made.constants)["bias"]) % 4 == 0, "vectors of biases are read whole"
 
 
 @FEW

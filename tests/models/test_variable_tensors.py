@@ -84,20 +84,28 @@ def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
 
 @pytest.mark.board
 @pytest.mark.parametrize(
-    ("state", "rank", "memory"), some_rows([("int8", 1, 9), ("int16", 2, 6)], sweep=[("int8", 4, 4), ("int16", 1, 8)])
-)
-def test_integer_svdf_by_four_features_of_a_core_with_the_dsp_extension(
-    state: str, rank: int, memory: int, tmp_path: Path
+    ("core", "state", "rank", "units", "memory"),
+    some_rows(
+        [("m4", "int8", 1, 4, 9), ("m4", "int16", 2, 4, 6), ("m55", "int8", 1, 6, 9), ("m55", "int16", 3, 5, 6)],
+        sweep=[
+            ("m4", "int8", 4, 4, 4), ("m4", "int16", 1, 4, 8), ("m55", "int8", 2, 9, 4), ("m55", "int16", 1, 7, 8),
+        ],
+    ),
+)  # fmt: skip
+def test_integer_svdf_by_four_sums_of_a_core_at_a_time(
+    core: str, state: str, rank: int, units: int, memory: int, tmp_path: Path
 ) -> None:
-    """The zero point of a state of int8 is far from 0, so that features wrap."""
+    """Features with the DSP extension, outputs with Helium, also of a rank whose features are gathered, and a last
+    vector of fewer outputs. The zero point of a state of int8 is far from 0, so that features wrap."""
     kept = {4: {"quantized": Quantized(scale=0.03, zero_point=77)}} if state == "int8" else None
     package = built(
-        models.svdf(state=state, rank=rank, units=4, memory=memory, changed=kept), tmp_path, "cortex_m4"
+        models.svdf(state=state, rank=rank, units=units, memory=memory, changed=kept), tmp_path, f"cortex_{core}"
     )  # fmt: skip
     for target in ("host", "qemu"):
         assert package.report["verify"][target]["passed"] and not package.report["verify"][target]["differing"]
     assert package.report["verify"]["host"]["reference"] == "TensorFlow Lite Micro"
-    assert [step["kernel"] for step in package.report["steps"]][:2] == ["qsvdf_features", "qsvdf_sum_dsp"]
+    sums = {"m4": "qsvdf_sum_dsp", "m55": "qsvdf_sum_helium"}[core]
+    assert [step["kernel"] for step in package.report["steps"]][:2] == ["qsvdf_features", sums]
 
 
 @pytest.mark.parametrize("activation", [NONE, RELU])

@@ -173,7 +173,7 @@ class SumLoops:
 
     kernel: name. function, layer: the C function and the type of the structure with the shapes. members: of that
     structure, besides the window and `rank`. statements, tables: before the call, and its arguments after `bias`.
-    instructions: modelled, of one batch.
+    instructions: modelled, of one batch. lanes: biases are padded with zeros to a multiple of them.
     """
 
     kernel: str
@@ -184,11 +184,13 @@ class SumLoops:
     instructions: int
     statements: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    lanes: int = 1
 
     def implement(self, operator: QSvdfSum) -> Implementation:
         """Return the kernel applied to an operator. weights: [steps][features]."""
         batch, (filters, memory), units = operator.inputs[0].shape[0], operator.weight.shape, len(operator.bias)
         kind = C_TYPES[operator.weight.dtype.name]
+        bias = np.pad(operator.bias, (0, -units % self.lanes))
         row = "" if batch == 1 else " + (b * {})"
         activations = f"input{row.format(memory * filters)}", f"output{row.format(units)}"
         arguments = ("&$_layer", *activations, "weights", "bias", *self.tables)
@@ -208,7 +210,7 @@ class SumLoops:
                 includes=self.includes,
             ),
             reference=lambda inputs: sum_reference(operator, inputs),
-            constants=(("weights", np.ascontiguousarray(operator.weight.T)), ("bias", operator.bias)),
+            constants=(("weights", np.ascontiguousarray(operator.weight.T)), ("bias", bias)),
             scratch_bytes=0,
             macs=batch * operator.weight.size,
             instructions=batch * self.instructions,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from codegen_c.kernels.contract import Kernel, Target
-from codegen_c.kernels.recurrent import qlstm, qrecurrent
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.recurrent import qlstm, qrecurrent, qsvdf
 from codegen_c.kernels.recurrent.qlstm import LstmGates
 from codegen_c.kernels.recurrent.qrecurrent import RecurrentGates
-from codegen_c.operators.kinds import QLstm, QRecurrent
+from codegen_c.kernels.recurrent.qsvdf import SumLoops
+from codegen_c.kernels.shared.common_shift import DOUBLED_BITS
+from codegen_c.operators.kinds import QLstm, QRecurrent, QSvdfSum
+from codegen_c.targets.helium.kernels.product import LAYER_INCLUDES
 
 LANES = 8
 INCLUDES = (
@@ -48,4 +51,45 @@ QRECURRENT = Kernel(
     implement=GATES.implement,
     constraints=(has_two_gates, *qrecurrent.KERNEL.constraints),
 )
-KERNELS = (QLSTM, QRECURRENT)
+
+
+# Weighted sums over time of an SVDF: four outputs at a time.
+#
+# int8 or int16[B, M, 1, F], [F, M] -> int8[B, U]. Lanes are outputs, so a vector has every rank-th feature of a step:
+# adjacent features if the rank is 1, which widening loads read; others are gathered.
+
+SUM_LANES = 4
+STEP_INSTRUCTIONS = 5
+"""Modelled instructions of one feature of four outputs in a step."""
+GATHERED_STEP_INSTRUCTIONS = 8
+"""The same where the rank is above 1."""
+BLOCK_INSTRUCTIONS = 22
+"""Modelled instructions of four outputs, besides their steps."""
+
+
+def implement_sum(operator: QSvdfSum, target: Target, stored: StoredRows) -> Implementation:
+    (features, memory), units, (multiplier, shift) = operator.weight.shape, len(operator.bias), operator.factor
+    rank, blocks = features // units, -(-units // SUM_LANES)
+    step = STEP_INSTRUCTIONS if rank == 1 else GATHERED_STEP_INSTRUCTIONS
+    return SumLoops(
+        kernel=SVDF_SUM.name,
+        function="tvm_ext_helium_svdf_sum",
+        layer="tvm_ext_helium_svdf_layer",
+        members={
+            "multiplier": multiplier, "shift": DOUBLED_BITS - shift,
+            "rescale": {"rounds_twice": True, "zero_point": operator.zero_point, "low": -128, "high": 127},
+        },
+        includes=("tvm_ext_helium_svdf.h", *LAYER_INCLUDES),
+        instructions=blocks * (rank * memory * step + BLOCK_INSTRUCTIONS),
+        lanes=SUM_LANES,
+    ).implement(operator)  # fmt: skip
+
+
+SVDF_SUM = Kernel(
+    name="qsvdf_sum_helium",
+    title="Weighted sums over time of an SVDF of TensorFlow Lite on integers, four outputs at a time",
+    operator=QSvdfSum,
+    implement=implement_sum,
+    constraints=qsvdf.SUM.constraints,
+)
+KERNELS = (QLSTM, QRECURRENT, SVDF_SUM)

@@ -9,16 +9,17 @@
 
 #ifdef TVM_EXT_HAS_HELIUM
 
-/* One step of 16 products for two rows of x and four channels of f: loads and sums alternate. */
-#define TVM_EXT_DOTS_2X4_STEP(mac)                                                                                   \
-    "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                              \
+/* One step of 16 products for two rows of x and four channels of f: loads and sums alternate. The step before it
+ * loads its elements of x0 between its last two sums, AHEAD, because two loads that follow each other take longer. */
+#define TVM_EXT_DOTS_2X4_AHEAD "vldrb.u8 %q[v0], [%[x0]], #16\n\t"
+#define TVM_EXT_DOTS_2X4_STEP(mac, ahead)                                                                            \
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r0, %q[v0], %q[v2]\n\t"                                                 \
     "vldrb.u8 %q[v1], [%[x1]], #16\n\t" mac " r8, %q[v1], %q[v2]\n\t"                                                \
     "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r2, %q[v0], %q[v3]\n\t" mac " r10, %q[v1], %q[v3]\n\t"                  \
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r4, %q[v0], %q[v2]\n\t" mac " r12, %q[v1], %q[v2]\n\t"                  \
-    "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r6, %q[v0], %q[v3]\n\t" mac " lr, %q[v1], %q[v3]\n\t"
+    "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r6, %q[v0], %q[v3]\n\t" ahead mac " lr, %q[v1], %q[v3]\n\t"
 
-#define TVM_EXT_DOTS_1X4_STEP(mac)                                                                                   \
+#define TVM_EXT_DOTS_1X4_STEP(mac, ahead)                                                                            \
     "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                              \
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r0, %q[v0], %q[v2]\n\t"                                                 \
     "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r2, %q[v0], %q[v3]\n\t"                                                 \
@@ -31,22 +32,24 @@
     "vldrb.u8 %q[v2], [%[f]], #16\n\tvshl.i8 %q[v3], %q[v2], #4\n\t" mac " " a0 ", %q[v0], %q[v3]\n\t"               \
     mac " " a1 ", %q[v1], %q[v3]\n\tvand %q[v2], %q[v2], %q[mask]\n\t" mac " " b0 ", %q[v0], %q[v2]\n\t"             \
     mac " " b1 ", %q[v1], %q[v2]\n\t"
-#define TVM_EXT_DOTS_2X4_S4_STEP(mac)                                                                                \
-    "vldrb.u8 %q[v0], [%[x0]], #16\n\tvldrb.u8 %q[v1], [%[x1]], #16\n\t"                                            \
+#define TVM_EXT_DOTS_2X4_S4_STEP(mac, ahead)                                                                         \
+    "vldrb.u8 %q[v0], [%[x0]], #16\n\tvldrb.u8 %q[v1], [%[x1]], #16\n\t"                                             \
     TVM_EXT_DOTS_2X4_S4_PAIR(mac, "r0", "r8", "r2", "r10") TVM_EXT_DOTS_2X4_S4_PAIR(mac, "r4", "r12", "r6", "lr")
 
 #define TVM_EXT_DOTS_1X4_S4_PAIR(mac, a, b)                                                                          \
     "vldrb.u8 %q[v2], [%[f]], #16\n\tvshl.i8 %q[v3], %q[v2], #4\n\t" mac " " a ", %q[v0], %q[v3]\n\t"                \
     "vand %q[v2], %q[v2], %q[mask]\n\t" mac " " b ", %q[v0], %q[v2]\n\t"
-#define TVM_EXT_DOTS_1X4_S4_STEP(mac)                                                                                \
-    "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                             \
+#define TVM_EXT_DOTS_1X4_S4_STEP(mac, ahead)                                                                         \
+    "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                              \
     TVM_EXT_DOTS_1X4_S4_PAIR(mac, "r0", "r2") TVM_EXT_DOTS_1X4_S4_PAIR(mac, "r4", "r6")
 
-/* All steps of all runs; the first one initializes the sums. */
-#define TVM_EXT_DOTS_RUNS(step, advance)                                                                             \
-    step("vmladav.s8")                                                                                               \
-    ".rept %c[num_steps]-1\n\t" step("vmladava.s8") ".endr\n\t"                                                      \
-    ".rept %c[num_runs]-1\n\t" advance ".rept %c[num_steps]\n\t" step("vmladava.s8") ".endr\n\t.endr\n\t"
+/* All steps of all runs; the first one initializes the sums. ahead: loads of a step that precede it. */
+#define TVM_EXT_DOTS_RUNS(step, ahead, advance)                                                                      \
+    ahead ".if %c[num_steps] > 1\n\t" step("vmladav.s8", ahead)                                                      \
+    ".rept %c[num_steps]-2\n\t" step("vmladava.s8", ahead) ".endr\n\t" step("vmladava.s8", "")                       \
+    ".else\n\t" step("vmladav.s8", "") ".endif\n\t"                                                                  \
+    ".rept %c[num_runs]-1\n\t" advance ahead                                                                         \
+    ".rept %c[num_steps]-1\n\t" step("vmladava.s8", ahead) ".endr\n\t" step("vmladava.s8", "") ".endr\n\t"
 
 /* sum0 and sum1, four channels each, += two rows x0 and x1 times the channels' `filters`, over `runs` runs of
  * `steps` * 16 elements. Runs of x lie `skip` bytes apart, end to begin; `filters` holds 16 elements of each channel
@@ -57,7 +60,7 @@
         const int8_t *dots_x0 = (row0), *dots_x1 = (row1);                                                           \
         int8x16_t dots_v0, dots_v1, dots_v2, dots_v3;                                                                \
         __asm__ volatile(                                                                                            \
-            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_STEP,                                                                 \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_STEP, TVM_EXT_DOTS_2X4_AHEAD,                                         \
                               "add %[x0], %[x0], %[jump]\n\tadd %[x1], %[x1], %[jump]\n\t")                          \
             "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
             "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                           \
@@ -75,7 +78,7 @@
         const int8_t *dots_x0 = (row0);                                                                              \
         int8x16_t dots_v0, dots_v2, dots_v3;                                                                         \
         __asm__ volatile(                                                                                            \
-            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_STEP, "add %[x0], %[x0], %[jump]\n\t")                                \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_STEP, "", "add %[x0], %[x0], %[jump]\n\t")                            \
             "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
             : [x0] "+r"(dots_x0), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2),                       \
               [v3] "=&w"(dots_v3)                                                                                    \
@@ -91,7 +94,7 @@
         const int8x16_t dots_mask = vdupq_n_s8(-16);                                                                 \
         int8x16_t dots_v0, dots_v1, dots_v2, dots_v3;                                                                \
         __asm__ volatile(                                                                                            \
-            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_S4_STEP,                                                              \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_S4_STEP, "",                                                          \
                               "add %[x0], %[x0], %[jump]\n\tadd %[x1], %[x1], %[jump]\n\t")                          \
             "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
             "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                           \
@@ -110,7 +113,7 @@
         const int8x16_t dots_mask = vdupq_n_s8(-16);                                                                 \
         int8x16_t dots_v0, dots_v2, dots_v3;                                                                         \
         __asm__ volatile(                                                                                            \
-            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_S4_STEP, "add %[x0], %[x0], %[jump]\n\t")                             \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_S4_STEP, "", "add %[x0], %[x0], %[jump]\n\t")                         \
             "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
             : [x0] "+r"(dots_x0), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2),                       \
               [v3] "=&w"(dots_v3)                                                                                    \
