@@ -66,25 +66,26 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_multiply(tvm_ext_f32x4 a, tvm_ext_f32x
     return vmulq_f32(a, b);
 }
 
-/* Returns a < b ? b : a, which keeps a NaN of a; written as b > a, because Helium's "less" is true for NaN, too. */
+/* Returns a < b ? b : a, which keeps a NaN of a. It is written as b > a, because Helium's "less" is true for NaN,
+ * too. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
     return vpselq_f32(b, a, vcmpgtq_f32(b, a));
 }
 
-/* b < a ? b : a, which keeps a NaN of a. */
+/* Returns b < a ? b : a, which keeps a NaN of a. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_minimum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
     return vpselq_f32(b, a, vcmpgtq_f32(a, b));
 }
 
-/* a * b + c. */
+/* Returns a * b + c. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_fma(tvm_ext_f32x4 a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
 {
     return vfmaq_f32(c, a, b);
 }
 
-/* a * b + c with one a for all lanes. */
+/* Returns a * b + c with the same a in all lanes. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
 {
     return vfmaq_n_f32(c, b, a);
@@ -99,15 +100,15 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f
 
 #define TVM_EXT_F32X4_ADDS_BY_4
 
-/* An element of a pixel times 4 vectors of weights. Products lag one vector behind the loads: v0 is loaded already,
- * and so is the first vector of the next element, at `next` in the assembly. */
+/* Adds the products of an element of a pixel and 4 vectors of weights. Each vector is loaded one product ahead: v0
+ * is loaded already, and the last load, at `next` in the assembly, is the first vector of the next element. */
 #define TVM_EXT_F32X4_ELEMENT(a, f1, f2, f3, next)                                                                   \
     "vldrw.u32 %q[v1], [%[f], #" f1 "]\n\tvfma.f32 %q[s0], %q[v0], %[" a "]\n\t"                                     \
     "vldrw.u32 %q[v2], [%[f], #" f2 "]\n\tvfma.f32 %q[s1], %q[v1], %[" a "]\n\t"                                     \
     "vldrw.u32 %q[v3], [%[f], #" f3 "]\n\tvfma.f32 %q[s2], %q[v2], %[" a "]\n\t" next                              \
     "vfma.f32 %q[s3], %q[v3], %[" a "]\n\t"
 
-/* Four elements, whose weights are 256 bytes. */
+/* Adds the products of four elements, whose weights are 256 bytes. */
 #define TVM_EXT_F32X4_BLOCK                                                                                           \
     "vldrw.u32 %q[v0], [%[f]], #256\n\tldrd %[a], %[b], [%[x]], #16\n\t"                                              \
     TVM_EXT_F32X4_ELEMENT("a", "-240", "-224", "-208", "vldrw.u32 %q[v0], [%[f], #-192]\n\t")                         \
@@ -190,7 +191,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_multiply(tvm_ext_f32x4 a, tvm_ext_f32x
     return result;
 }
 
-/* a < b ? b : a, which keeps a NaN of a. */
+/* Returns a < b ? b : a, which keeps a NaN of a. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
     tvm_ext_f32x4 result;
@@ -200,7 +201,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4
     return result;
 }
 
-/* b < a ? b : a, which keeps a NaN of a. */
+/* Returns b < a ? b : a, which keeps a NaN of a. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_minimum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
     tvm_ext_f32x4 result;
@@ -210,7 +211,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_minimum(tvm_ext_f32x4 a, tvm_ext_f32x4
     return result;
 }
 
-/* a * b + c. */
+/* Returns a * b + c. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_fma(tvm_ext_f32x4 a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
 {
     tvm_ext_f32x4 result;
@@ -220,7 +221,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_fma(tvm_ext_f32x4 a, tvm_ext_f32x4 b, 
     return result;
 }
 
-/* a * b + c with one a for all lanes. */
+/* Returns a * b + c with the same a in all lanes. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
 {
     tvm_ext_f32x4 result;

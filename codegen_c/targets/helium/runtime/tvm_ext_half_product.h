@@ -70,7 +70,7 @@ TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_3(tvm_ext_f32x4 *sums, const 
                      : "lr", "cc", "memory");
 }
 
-/* The same for 2 pixels. */
+/* Adds the products of `pairs` times two elements of 2 pixels. */
 TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_2(tvm_ext_f32x4 *sums, const float *x, int32_t step,
                                                      const uint16_t *weights, int32_t pairs)
 {
@@ -89,7 +89,7 @@ TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_2(tvm_ext_f32x4 *sums, const 
                      : "lr", "cc", "memory");
 }
 
-/* The same for one pixel. */
+/* Adds the products of `pairs` times two elements of one pixel. */
 TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_1(tvm_ext_f32x4 *sums, const float *x, const uint16_t *weights,
                                                      int32_t pairs)
 {

@@ -62,13 +62,13 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_min(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
     return vminq_s8(a, b);
 }
 
-/* The even lanes of a in the low, those of b in the high byte of each pair: their low bytes. */
+/* Returns the low bytes of all lanes, alternately of `even` and of `odd`. */
 static inline tvm_ext_i8x16 tvm_ext_i8x16_of(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
 {
     return vmovntq_s16(vreinterpretq_s8_s16(even), odd);
 }
 
-/* The same, each saturated to int8_t. */
+/* Returns all lanes saturated to int8_t, alternately of `even` and of `odd`. */
 static inline tvm_ext_i8x16 tvm_ext_i8x16_limited(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
 {
     int8x16_t result;
@@ -115,7 +115,7 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 
     return result;
 }
 
-/* The low byte of each lane is a, saturated to int8_t; the high byte is undefined. */
+/* Returns a, saturated to int8_t, in the low byte of each lane; the high byte is undefined. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
 {
     int16x8_t result;
@@ -151,14 +151,14 @@ static inline void tvm_ext_i32x4_store(int32_t *target, tvm_ext_i32x4 a)
     vstrwq_s32(target, a);
 }
 
-/* The first `count` lanes. */
+/* Stores the first `count` lanes. */
 static inline void tvm_ext_i32x4_store_some(int32_t *target, tvm_ext_i32x4 a, int32_t count)
 {
     TVM_EXT_HELIUM_KEEP(target, 16);
     vstrwq_p_s32(target, a, vctp32q((uint32_t)count));
 }
 
-/* Lane 0 of all four, then lane 1 of all, and so on. */
+/* Stores lane 0 of all four vectors, then lane 1 of all, and so on. */
 static inline void tvm_ext_i32x4_store_in_turn(int32_t *target, tvm_ext_i32x4 a, tvm_ext_i32x4 b, tvm_ext_i32x4 c,
                                                tvm_ext_i32x4 d)
 {
@@ -183,7 +183,7 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_splat(int32_t value)
     return vdupq_n_s32(value);
 }
 
-/* The even, and the odd, lanes. */
+/* Return the even lanes, or the odd lanes, as 32-bit numbers. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_even(tvm_ext_i16x8 a)
 {
     return vmovlbq_s16(a);
@@ -199,7 +199,7 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
     return vaddq_s32(a, b);
 }
 
-/* a + b in all lanes. */
+/* Returns a + b with the same b in all lanes. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_add_n(tvm_ext_i32x4 a, int32_t b)
 {
     return vaddq_n_s32(a, b);
@@ -210,13 +210,13 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply(tvm_ext_i32x4 a, tvm_ext_i32x
     return vmulq_s32(a, b);
 }
 
-/* a * b + c. */
+/* Returns a * b + c with the same c in all lanes. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_add_n(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
 {
     return vmlasq_n_s32(a, b, c);
 }
 
-/* a + b * c. */
+/* Returns a + b * c with the same c in all lanes. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_mla(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
 {
     return vmlaq_n_s32(a, b, c);
@@ -228,7 +228,7 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_shift(tvm_ext_i32x4 a, int32_t shift)
     return vshlq_r_s32(a, shift);
 }
 
-/* Elements of a table at places from 0 on. */
+/* Returns the elements of a table at the indices `places`. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_gather(const int32_t *table, tvm_ext_i32x4 places)
 {
     return vldrwq_gather_shifted_offset_s32(table, vreinterpretq_u32_s32(places));
@@ -240,27 +240,28 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i
     return vrshlq_s32(a, shift);
 }
 
-/* The same for a number a + low / 2^32, halves to even; low is 0 for a number without this part. */
+/* Returns (a + low / 2^32) * 2^shift, rounded once, halves to even; shift: -31 to -1. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_ext_i32x4 low, tvm_ext_i32x4 shift)
 {
-    /* 32 leading zeros: an integer. Predicates would show this, too, but GCC 12 miscompiles some of their uses. */
+    /* A number is an integer if `low` has 32 leading zeros. Predicates would show this, too, but GCC 12 miscompiles
+     * some of their uses. */
     const int32x4_t is_whole = vshrq_n_s32(vclzq_s32(low), 5);
     return vrshlq_s32(vsubq_s32(a, vbicq_s32(is_whole, vshlq_s32(a, shift))), shift);
 }
 
-/* The same with one shift, down to -32. */
+/* Returns a * 2^shift, rounded once, halves up, with the same shift in all lanes; shift: -32 to -1. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4 a, int32_t shift)
 {
     return vrshlq_n_s32(a, shift);
 }
 
-/* High words of the doubled products, rounded down; not both factors may be the smallest number. */
+/* Returns the high words of the doubled products, rounded down; not both factors may be the smallest number. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_down_n(tvm_ext_i32x4 a, int32_t b)
 {
     return vqdmulhq_n_s32(a, b);
 }
 
-/* High words of the doubled products, halves up; not both factors may be the smallest number. */
+/* Return the high words of the doubled products, halves up; not both factors may be the smallest number. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     return vqrdmulhq_s32(a, b);
@@ -271,15 +272,15 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_n(tvm_ext_i32x4 a, in
     return vqrdmulhq_n_s32(a, b);
 }
 
-/* a * 2^shift, halves away from zero; shift: -31 to 0. */
+/* Returns a * 2^shift, rounded once, halves away from zero; shift: -31 to 0. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_shift_away(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
 {
-    /* -1 if both are negative: then halves go down. */
+    /* The correction is -1 if both numbers are negative, so that halves are rounded down. */
     const int32x4_t correction = vshrq_n_s32(vandq_s32(a, shift), 31);
     return vrshlq_s32(vaddq_s32(a, correction), shift);
 }
 
-/* High words of the products. */
+/* Returns the high words of the products. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_high(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     return vmulhq_s32(a, b);

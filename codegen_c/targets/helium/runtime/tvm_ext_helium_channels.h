@@ -30,7 +30,7 @@ typedef struct {
 typedef void tvm_ext_helium_two(const int8_t *x0, const int8_t *x1, int32_t skip, uint8_t *y0, uint8_t *y1,
                                 const int8_t *restrict weights, const int32_t *restrict factors);
 
-/* The same for one row. */
+/* Computes all channels of one row, whose results go to y0. */
 typedef void tvm_ext_helium_one(const int8_t *x0, uint8_t *y0, const int8_t *restrict weights,
                                 const int32_t *restrict factors);
 

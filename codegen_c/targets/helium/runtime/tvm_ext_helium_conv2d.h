@@ -62,8 +62,8 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_pixel(const tvm_ext_helium_conv2d
     }
 }
 
-/* Copies the windows of two pixels of one image, counted through all its rows: of pixel m, and of the one behind it
- * that is before `end`, otherwise of m again. */
+/* Copies the windows of pixel m and of the next pixel of one image; pixels are counted through all rows of the
+ * image. If the next pixel is `end`, the window of pixel m is copied twice. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_two(const tvm_ext_helium_conv2d_layer *layer,
                                                    tvm_ext_helium_patch *patch, int8_t *copies, const uint8_t *input,
                                                    int32_t m, int32_t end)

@@ -17,10 +17,10 @@ typedef struct {
     tvm_ext_window window;
     int32_t groups;
     int32_t depth;                  /* input channels of a group */
-    int32_t copy_columns;           /* of the copy of two windows that is gathered by words; 0: not by words */
+    int32_t copy_columns; /* columns of the copy of two windows that is gathered by words; 0: not by words */
     int32_t inside_begin; /* columns [begin, end) are gathered from the image, if the rows are inside, too */
     int32_t inside_end;
-    tvm_ext_helium_product product; /* of a group */
+    tvm_ext_helium_product product; /* runs and steps of a group */
 } tvm_ext_helium_groups_layer;
 
 /* Computes all groups of two pixels. places: bytes from the first word of a window to each of its words; NULL for

@@ -11,7 +11,7 @@
 
 #ifdef TVM_EXT_HAS_HELIUM
 
-/* Addresses of four words. */
+/* The addresses of four words. */
 typedef uint32x4_t tvm_ext_words;
 
 /* The addresses `lane[i]` bytes after `place`, which may precede the first byte: they are advanced before they are
@@ -84,7 +84,8 @@ static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *row
     }
 }
 
-/* Products of one vector of weights, or of one for each of two rows of results, and the words of four columns. */
+/* Adds the products of the words of four columns and one vector of weights, or one vector for each of two rows of
+ * results. */
 #define TVM_EXT_LANES_1(mac, first)                                                                                  \
     "vldrw.u32 %q[x0], [%q[at], %[" first "]]!\n\t" mac " r0, %q[x0], %q[w0]\n\t"                                    \
     "vldrw.u32 %q[x1], [%q[at], %[step]]!\n\t" mac " r2, %q[x1], %q[w0]\n\t"                                         \
@@ -144,7 +145,7 @@ TVM_EXT_INLINE tvm_ext_words tvm_ext_lanes_sums(tvm_ext_i32x4 sums[2], tvm_ext_w
 
 #else
 
-/* Four words of a copy. */
+/* The places of four words of a copy. */
 typedef struct {
     const uint8_t *first;
     int32_t place[4];

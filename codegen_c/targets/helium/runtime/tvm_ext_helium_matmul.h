@@ -54,7 +54,7 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_pack_column(int8_t *target, const uint8_t 
     return vaddvaq_s16(vaddvq_s16(low), high);
 }
 
-/* Sum of `steps` times 16 bytes. */
+/* Returns the sum of `steps` times 16 bytes. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_byte_sum(const int8_t *x, int32_t steps)
 {
     int32_t sum = 0;
@@ -89,7 +89,7 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_byte_sum(const int8_t *x, int32_t steps)
 
 #endif
 
-/* Packs a matrix; sums of a column begin with the part of the vectors' zero point. */
+/* Packs a matrix, and computes the initial sum of each column, which contains the part of the vectors' zero point. */
 TVM_EXT_INLINE void tvm_ext_helium_pack_matrix(const tvm_ext_helium_matmul_layer *layer, const uint8_t *source,
                                                int8_t *matrix, int32_t *start)
 {

@@ -134,7 +134,7 @@ static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t c
                      : "lr", "cc", "memory");
 }
 
-/* The same with the highest bit of each byte inverted: uint8_t as int8_t, minus 128. */
+/* Copies elements with the highest bit of each byte inverted, which converts uint8_t to int8_t, minus 128. */
 static inline void tvm_ext_copy_u8(int8_t *target, const void *source, int32_t count)
 {
     const int8x16_t bits = vdupq_n_s8(INT8_MIN);
@@ -172,7 +172,8 @@ static inline void tvm_ext_fill_i8(int8_t *target, int8_t value, int32_t count)
         TVM_EXT_IN_ORDER(even, odd);                                                                                 \
     } while (0)
 
-/* The same, added to even and odd. x is loaded twice, because no register is free to keep it. */
+/* Adds the products of 16 bytes at `x` and `f` to `even` and `odd`. x is loaded twice, because no register is free
+ * to keep it. */
 #define TVM_EXT_MULTIPLY_ADD_I8X16(even, odd, x, f)                                                                  \
     do {                                                                                                             \
         const int8x16_t multiply_f = vldrbq_s8(f);                                                                   \

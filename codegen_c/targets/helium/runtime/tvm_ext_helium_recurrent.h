@@ -46,7 +46,7 @@ TVM_EXT_INLINE void tvm_ext_helium_units_store(int16_t *target, int16x8_t a, int
     }
 }
 
-/* The same for elements that are saturated to int8_t. */
+/* Stores the first `count` lanes, 1 to 8, saturated to int8_t. */
 TVM_EXT_INLINE void tvm_ext_helium_units_store_i8(int8_t *target, int16x8_t a, int32_t count)
 {
     const int16x8_t bytes = tvm_ext_i16x8_limited(a);
@@ -56,14 +56,14 @@ TVM_EXT_INLINE void tvm_ext_helium_units_store_i8(int8_t *target, int16x8_t a, i
     }
 }
 
-/* value - 32768 * sign, for units between 0 and 1: sigmoid(-x) = 1 - sigmoid(x) where `sign` is -1, else sigmoid(x) */
+/* Returns value where `sign` is 0, and 2^15 - value where it is -1, because sigmoid(-x) = 1 - sigmoid(x). */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_mirrored(int16x8_t value, int16x8_t sign)
 {
     const int16x8_t flipped = veorq_s16(value, vandq_s16(sign, vdupq_n_s16(INT16_MAX)));
     return vsubq_s16(flipped, sign);
 }
 
-/* tvm_ext_lstm_scaled */
+/* Returns what tvm_ext_lstm_scaled returns, for four numbers. */
 TVM_EXT_INLINE int32x4_t tvm_ext_helium_lstm_scaled(int32x4_t a, tvm_ext_lstm_factor factor)
 {
     if (factor.shift <= 31) {
@@ -74,7 +74,7 @@ TVM_EXT_INLINE int32x4_t tvm_ext_helium_lstm_scaled(int32x4_t a, tvm_ext_lstm_fa
     return vrshlq_n_s32(vaddq_s32(high, vshrq_n_s32(high, 31)), 31 - factor.shift);
 }
 
-/* The product of two numbers of 16 bits times a factor, as int16. */
+/* Returns the products of 16-bit numbers times a factor, as int16. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_product(int16x8_t a, int16x8_t b, tvm_ext_lstm_factor factor)
 {
     const int32x4_t even = tvm_ext_helium_lstm_scaled(vmullbq_int_s16(a, b), factor);
@@ -82,14 +82,14 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_product(int16x8_t a, int16x8_t b, t
     return tvm_ext_i16x8_narrow(even, odd);
 }
 
-/* Eight sums times a factor, as int16. */
+/* Returns eight sums times a factor, as int16. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_narrowed(const int32_t *sums, tvm_ext_lstm_factor factor)
 {
     return tvm_ext_i16x8_narrow(tvm_ext_helium_lstm_scaled(vldrwq_s32(sums), factor),
                                 tvm_ext_helium_lstm_scaled(vldrwq_s32(&sums[4]), factor));
 }
 
-/* Gate g of eight units from unit u on before its activation. */
+/* Returns gate g of eight units from unit u on, before its activation. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_gate(const tvm_ext_lstm_layer *layer, const int32_t *sums_of_input,
                                                   const int32_t *sums_of_hidden, int32_t g, int32_t u)
 {
@@ -98,7 +98,8 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_gate(const tvm_ext_lstm_layer *laye
                       tvm_ext_helium_lstm_narrowed(&sums_of_hidden[index], layer->hidden[g]));
 }
 
-/* tvm_ext_lstm_sigmoid. A line in units of 2^-9 of entries is halved, halves up, after its bits below 1 are cut off. */
+/* Returns what tvm_ext_lstm_sigmoid returns, for eight numbers. A line in units of 2^-9 of entries is halved, halves
+ * up, after its bits below 1 are cut off. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_sigmoid(int16x8_t x, const uint16_t *table)
 {
     const uint16x8_t size = vreinterpretq_u16_s16(vabsq_s16(x));
@@ -111,8 +112,8 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_sigmoid(int16x8_t x, const uint16_t
     return tvm_ext_helium_mirrored(vreinterpretq_s16_u16(value), vshrq_n_s16(x, 15));
 }
 
-/* 2^15 * tanh, from the place of |x| in the table, the rest of the way to the next entry in units of 2^-16, and a
- * vector with the sign of x. */
+/* Returns 2^15 * tanh(x). place: index of the table's entry for |x|; rest: distance from there in units of 2^-16 of
+ * an entry; x: only its sign is used. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_tanh_at(uint16x8_t place, uint16x8_t rest, int16x8_t x,
                                                      const uint16_t *table)
 {
@@ -125,14 +126,14 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_tanh_at(uint16x8_t place, uint16x8_
     return vsubq_s16(veorq_s16(size, sign), sign);
 }
 
-/* The same of 3 * size, with the sign of x. */
+/* Returns 2^15 * tanh of 3 * size, with the sign of x. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_tanh(uint16x8_t size, int16x8_t x, const uint16_t *table)
 {
     const uint16x8_t scale = vdupq_n_u16(3 << 8);
     return tvm_ext_helium_lstm_tanh_at(vmulhq_u16(size, scale), vmulq_u16(size, scale), x, table);
 }
 
-/* tvm_ext_lstm_cell_tanh */
+/* Returns what tvm_ext_lstm_cell_tanh returns, for eight units. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_cell_tanh(const tvm_ext_lstm_layer *layer, int16x8_t cell,
                                                        const uint16_t *table)
 {
@@ -147,7 +148,7 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_lstm_cell_tanh(const tvm_ext_lstm_layer 
     return tvm_ext_helium_lstm_tanh_at(vshrq_n_u16(size, 8), vshlq_n_u16(size, 8), cell, table);
 }
 
-/* `count` units of a step from unit u on, at most eight. */
+/* Computes `count` units of a step from unit u on, at most eight. */
 TVM_EXT_INLINE void tvm_ext_helium_lstm_units(const tvm_ext_lstm_layer *layer, const int32_t *sums_of_input,
                                               const int32_t *sums_of_hidden, int16_t *cell, int8_t *hidden,
                                               const uint16_t *table, int32_t u, int32_t count)
@@ -187,7 +188,7 @@ TVM_EXT_INLINE void tvm_ext_helium_lstm_step(const tvm_ext_lstm_layer *layer, co
     }
 }
 
-/* Gate of units from `index` on ahead of its function, as tvm_ext_recurrent_gate. */
+/* Returns what tvm_ext_recurrent_gate returns, for eight units from `index` on: a gate before its activation. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_recurrent_gate(const tvm_ext_recurrent_layer *layer, const int32_t *sums,
                                                        const int32_t *multiplier, int32_t index)
 {
@@ -197,7 +198,7 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_recurrent_gate(const tvm_ext_recurrent_l
                                 vrmulhq_s32(odd, vldrwq_s32(&multiplier[index + 4])));
 }
 
-/* tvm_ext_recurrent_sigmoid */
+/* Returns what tvm_ext_recurrent_sigmoid returns, for eight numbers. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_recurrent_sigmoid(int16x8_t gate, const int16_t *table)
 {
     const uint16x8_t bits = vreinterpretq_u16_s16(gate);
@@ -208,7 +209,7 @@ TVM_EXT_INLINE int16x8_t tvm_ext_helium_recurrent_sigmoid(int16x8_t gate, const 
     return vaddq_s16(low, vreinterpretq_s16_u16(vmulhq_u16(step, vshlq_n_u16(bits, 8))));
 }
 
-/* tvm_ext_recurrent_tanh */
+/* Returns what tvm_ext_recurrent_tanh returns, for eight numbers. */
 TVM_EXT_INLINE int16x8_t tvm_ext_helium_recurrent_tanh(int16x8_t gate, const int16_t *table)
 {
     const int16x8_t sigmoid = tvm_ext_helium_recurrent_sigmoid(gate, table);
@@ -226,7 +227,7 @@ TVM_EXT_INLINE void tvm_ext_helium_recurrent_hidden(const tvm_ext_recurrent_laye
     tvm_ext_helium_units_store_i8(hidden, vmaxq_s16(steps, vdupq_n_s16((int16_t)layer->low)), count);
 }
 
-/* Units of tvm_ext_recurrent_lstm; units: of a gate. */
+/* Computes `count` units of tvm_ext_recurrent_lstm, at most eight. */
 TVM_EXT_INLINE void tvm_ext_helium_lstm_of(const tvm_ext_recurrent_layer *layer, const int32_t *sums,
                                            const int32_t *multiplier, int16_t *cell, int8_t *hidden,
                                            const int16_t *table, int32_t count)
@@ -256,7 +257,7 @@ TVM_EXT_INLINE void tvm_ext_helium_lstm_of(const tvm_ext_recurrent_layer *layer,
     tvm_ext_helium_recurrent_hidden(layer, let_out, hidden, count);
 }
 
-/* Units of tvm_ext_recurrent_blend. */
+/* Computes `count` units of tvm_ext_recurrent_blend, at most eight. */
 TVM_EXT_INLINE void tvm_ext_helium_recurrent_blend(const tvm_ext_recurrent_layer *layer, int16x8_t z,
                                                    int16x8_t candidate, int16_t *state, int8_t *hidden, int32_t count)
 {
@@ -270,7 +271,7 @@ TVM_EXT_INLINE void tvm_ext_helium_recurrent_blend(const tvm_ext_recurrent_layer
     tvm_ext_helium_recurrent_hidden(layer, next, hidden, count);
 }
 
-/* Units of tvm_ext_recurrent_gru. */
+/* Computes `count` units of tvm_ext_recurrent_gru, at most eight. */
 TVM_EXT_INLINE void tvm_ext_helium_gru_of(const tvm_ext_recurrent_layer *layer, const int32_t *sums,
                                           const int32_t *multiplier, int16_t *state, int8_t *hidden,
                                           const int16_t *table, int32_t count)
@@ -280,7 +281,7 @@ TVM_EXT_INLINE void tvm_ext_helium_gru_of(const tvm_ext_recurrent_layer *layer, 
         tvm_ext_helium_recurrent_sigmoid(tvm_ext_helium_recurrent_gate(layer, sums, multiplier, units), table);
     const int16x8_t product = tvm_ext_helium_recurrent_gate(layer, sums, multiplier, 3 * units);
     const int16x8_t of_input = tvm_ext_helium_recurrent_gate(layer, sums, multiplier, 2 * units);
-    /* A total that saturates does so twice as large, too. */
+    /* Where the total saturates, twice the total saturates, too. */
     const int16x8_t total = vqaddq_s16(of_input, vqrdmulhq_s16(reset, product));
     const int16x8_t candidate = tvm_ext_helium_recurrent_tanh(vqaddq_s16(total, total), table);
     const int16x8_t z =
@@ -288,7 +289,7 @@ TVM_EXT_INLINE void tvm_ext_helium_gru_of(const tvm_ext_recurrent_layer *layer, 
     tvm_ext_helium_recurrent_blend(layer, z, candidate, state, hidden, count);
 }
 
-/* Units of tvm_ext_recurrent_reset. */
+/* Computes `count` units of tvm_ext_recurrent_reset, at most eight. */
 TVM_EXT_INLINE void tvm_ext_helium_reset_of(const tvm_ext_recurrent_layer *layer, const int32_t *sums,
                                             const int32_t *multiplier, int16_t *state, int8_t *hidden,
                                             const int16_t *table, int32_t count)
@@ -299,7 +300,7 @@ TVM_EXT_INLINE void tvm_ext_helium_reset_of(const tvm_ext_recurrent_layer *layer
     tvm_ext_helium_recurrent_hidden(layer, kept, hidden, count);
 }
 
-/* Units of tvm_ext_recurrent_gru_candidate. */
+/* Computes `count` units of tvm_ext_recurrent_gru_candidate, at most eight. */
 TVM_EXT_INLINE void tvm_ext_helium_gru_candidate_of(const tvm_ext_recurrent_layer *layer, const int32_t *sums,
                                                     const int32_t *multiplier, int16_t *state, int8_t *hidden,
                                                     const int16_t *table, int32_t count)
@@ -310,7 +311,8 @@ TVM_EXT_INLINE void tvm_ext_helium_gru_candidate_of(const tvm_ext_recurrent_laye
     tvm_ext_helium_recurrent_blend(layer, z, tvm_ext_helium_recurrent_tanh(gate, table), state, hidden, count);
 }
 
-/* Functions of tvm_ext_recurrent.h of this name: whole vectors of units, then the rest of them. */
+/* Defines a function of tvm_ext_recurrent.h of this name, which computes whole vectors of units, then the rest of
+ * them. */
 #define TVM_EXT_HELIUM_RECURRENT(NAME)                                                                              \
     TVM_EXT_INLINE void tvm_ext_helium_recurrent_##NAME(const tvm_ext_recurrent_layer *layer, const int32_t *sums,  \
                                                         const int32_t *multiplier, int16_t *state, int8_t *hidden,  \

@@ -1,4 +1,4 @@
-/* From sums to elements, in vectors of Helium: a factor for each sum, then the zero point, then bounds. */
+/* Requantization in vectors of Helium: a factor for each sum, then the zero point, then the bounds. */
 #ifndef TVM_EXT_HELIUM_RESCALE_H
 #define TVM_EXT_HELIUM_RESCALE_H
 
@@ -19,7 +19,7 @@ typedef struct {
     int32_t high;
 } tvm_ext_helium_rescale;
 
-/* a * factor in float32, then rounded to integers, halves to even. bits: of the factors. */
+/* Returns a * factor in float32, then rounded to integers, halves to even. bits: the bits of the factors. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_scaled_in_floats(tvm_ext_i32x4 a, tvm_ext_i32x4 bits)
 {
 #if defined(TVM_EXT_HAS_HELIUM) && (__ARM_FEATURE_MVE & 2) != 0
@@ -36,7 +36,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_scaled_in_floats(tvm_ext_i32x4 a, tv
 #endif
 }
 
-/* Results of four sums, without the zero point. */
+/* Returns the results of four sums, without the zero point. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
                                                      tvm_ext_i32x4 multiplier, tvm_ext_i32x4 shift)
 {
@@ -56,7 +56,8 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled(const tvm_ext_helium_rescal
     return tvm_ext_i32x4_round_shift(high, shift);
 }
 
-/* The same for one factor. Doubling the product keeps one more bit of it, so the shift is longer by one. */
+/* Returns the results of four sums with the same factor. Doubling the product keeps one more bit of it, so the shift
+ * is longer by one. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled_alike(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
                                                            int32_t multiplier, int32_t shift)
 {
@@ -75,7 +76,7 @@ TVM_EXT_INLINE bool tvm_ext_helium_is_narrowed(const tvm_ext_helium_rescale *res
     return rescale->low == INT8_MIN && rescale->high == INT8_MAX;
 }
 
-/* Eight results with the zero point, clamped unless narrowing does so. */
+/* Returns eight results with the zero point, clamped unless narrowing does so. */
 TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_helium_shifted(const tvm_ext_helium_rescale *rescale, tvm_ext_i16x8 results)
 {
     const tvm_ext_i16x8 shifted =
@@ -86,14 +87,14 @@ TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_helium_shifted(const tvm_ext_helium_rescale
     return tvm_ext_i16x8_clamp(shifted, (int16_t)rescale->low, (int16_t)rescale->high);
 }
 
-/* Eight elements of the output in the low byte of each lane. */
+/* Returns eight elements of the output, in the low byte of each lane. */
 TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_helium_pairs(const tvm_ext_helium_rescale *rescale, tvm_ext_i16x8 results)
 {
     const tvm_ext_i16x8 shifted = tvm_ext_helium_shifted(rescale, results);
     return tvm_ext_helium_is_narrowed(rescale) ? tvm_ext_i16x8_limited(shifted) : shifted;
 }
 
-/* 16 elements of the output. results: of every fourth lane, from lanes 0, 2, 1 and 3 on. */
+/* Returns 16 elements of the output. results: those of every fourth lane, from lanes 0, 2, 1 and 3 on. */
 TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_bytes(const tvm_ext_helium_rescale *rescale, const tvm_ext_i32x4 *results)
 {
     const tvm_ext_i16x8 even = tvm_ext_helium_shifted(rescale, tvm_ext_i16x8_narrow(results[0], results[1]));

@@ -15,7 +15,7 @@
 #define TVM_EXT_WIDEN_LOWER(to, from) TVM_EXT_CONVERSION(0xfe3f0e01, to, from) /* vcvtb.f32.f16 */
 #define TVM_EXT_WIDEN_UPPER(to, from) TVM_EXT_CONVERSION(0xfe3f1e01, to, from) /* vcvtt.f32.f16 */
 
-/* Lower halves of 4 words as floats. */
+/* Returns the lower halves of 4 words as floats. */
 TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_lower_halves_f32x4(uint32x4_t halves)
 {
     tvm_ext_f32x4 floats;
@@ -23,7 +23,7 @@ TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_lower_halves_f32x4(uint32x4_t halves)
     return floats;
 }
 
-/* Upper halves of 4 words as floats. */
+/* Returns the upper halves of 4 words as floats. */
 TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_upper_halves_f32x4(uint32x4_t halves)
 {
     tvm_ext_f32x4 floats;
@@ -33,7 +33,7 @@ TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_upper_halves_f32x4(uint32x4_t halves)
 
 #endif
 
-/* A vector. */
+/* Loads a vector. */
 TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_narrow_f32x4(const uint16_t *weights, tvm_ext_weights type)
 {
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
@@ -51,7 +51,7 @@ TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_narrow_f32x4(const uint16_t *weights, tvm_e
 #endif
 }
 
-/* Two vectors side by side. */
+/* Loads two adjacent vectors. */
 TVM_EXT_INLINE void tvm_ext_narrow_f32x4_two(tvm_ext_f32x4 *two, const uint16_t *weights, tvm_ext_weights type)
 {
     two[0] = tvm_ext_narrow_f32x4(weights, type);
