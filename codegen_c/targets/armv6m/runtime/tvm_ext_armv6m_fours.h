@@ -62,7 +62,7 @@ typedef struct {
     int32_t fraction_bits;
     int32_t ones; /* elements, or taps after the first one, that are read one by one; the others by fours */
     int32_t groups;
-    uint32_t excess; /* of the sums of the first three of four channels */
+    uint32_t excess; /* excess of the sums of the first three of four channels */
 } tvm_ext_armv6m_fours;
 
 /* Assembly that copies r0's structure to 36 bytes of the stack, in the same order, and forms the ones of lr. */

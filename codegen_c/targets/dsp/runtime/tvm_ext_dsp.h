@@ -73,7 +73,7 @@ static inline void tvm_ext_dsp_store_high(uint32_t *pair, uint32_t number)
 #endif
 }
 
-/* (low of a, low of b) */
+/* Returns the pair (low half of a, low half of b). */
 static inline uint32_t tvm_ext_dsp_lows(uint32_t a, uint32_t b)
 {
 #if TVM_EXT_DSP
@@ -85,7 +85,7 @@ static inline uint32_t tvm_ext_dsp_lows(uint32_t a, uint32_t b)
 #endif
 }
 
-/* (high of a, high of b) */
+/* Returns the pair (high half of a, high half of b). */
 static inline uint32_t tvm_ext_dsp_highs(uint32_t a, uint32_t b)
 {
 #if TVM_EXT_DSP
@@ -161,7 +161,7 @@ static inline uint32_t tvm_ext_dsp_subtract_pair(uint32_t a, uint32_t b)
 #endif
 }
 
-/* sum + low * low + high * high, modulo 2^32 */
+/* Returns sum + low * low + high * high, modulo 2^32. */
 static inline int32_t tvm_ext_dsp_smlad(uint32_t a, uint32_t b, int32_t sum)
 {
 #if TVM_EXT_DSP
@@ -175,7 +175,7 @@ static inline int32_t tvm_ext_dsp_smlad(uint32_t a, uint32_t b, int32_t sum)
 #endif
 }
 
-/* sum + one half of a * one half of b, modulo 2^32 */
+/* Return sum + one half of a * one half of b, modulo 2^32. */
 static inline int32_t tvm_ext_dsp_low_low(uint32_t a, uint32_t b, int32_t sum)
 {
 #if TVM_EXT_DSP
@@ -214,7 +214,7 @@ static inline int32_t tvm_ext_dsp_high_high(uint32_t a, uint32_t b, int32_t sum)
 #endif
 }
 
-/* sum + floor(a * b / 2^32) */
+/* Returns sum + floor(a * b / 2^32). */
 static inline int32_t tvm_ext_dsp_high_product(int32_t a, int32_t b, int32_t sum)
 {
 #if TVM_EXT_DSP
@@ -226,7 +226,7 @@ static inline int32_t tvm_ext_dsp_high_product(int32_t a, int32_t b, int32_t sum
 #endif
 }
 
-/* sum + a * b / 2^32, rounded to nearest, halves up */
+/* Returns sum + a * b / 2^32, rounded to nearest, halves up. */
 static inline int32_t tvm_ext_dsp_high_product_rounded(int32_t a, int32_t b, int32_t sum)
 {
 #if TVM_EXT_DSP

@@ -175,7 +175,8 @@ TVM_EXT_DSP_BLOCKS_EACH(TVM_EXT_DSP_BLOCKS_PLAIN, TVM_EXT_DSP_BLOCKS_JOINED)
 
 #else
 
-/* How sums become elements: rounded once, by one shift, or twice, without negative sums or with them; or not at all. */
+/* How a sum becomes an element: by one rounding and one shift, or by two roundings, which are exact for negative sums if
+ * is_signed. With holds_sums the sum itself is stored. */
 typedef struct {
     bool is_joined;
     bool holds_sums;
@@ -199,7 +200,7 @@ static inline int32_t tvm_ext_dsp_blocks_element(const tvm_ext_dsp_blocks_form *
     return form->is_unsigned ? tvm_ext_saturate_u8(value) : tvm_ext_saturate_s8(value);
 }
 
-/* The same computation in plain C, of some pixels by an even number of channels at a time. */
+/* Computes in plain C what the assembly computes: some pixels by an even number of channels at a time. */
 static inline void tvm_ext_dsp_blocks(const tvm_ext_dsp_blocks_form *form, uint8_t *const output[],
                                       const int8_t *weights, const uint32_t *cells, int32_t units, int32_t blocks,
                                       int32_t rounding, int32_t pixels, int32_t channels)
@@ -211,7 +212,7 @@ static inline void tvm_ext_dsp_blocks(const tvm_ext_dsp_blocks_form *form, uint8
         for (int32_t i = (pixels * channels) - 1; i >= 0; --i) {
             const int32_t p = i / channels;
             const int32_t j = i % channels;
-            const int32_t first = j - (j % 2); /* of two channels */
+            const int32_t first = j - (j % 2); /* the first of two channels */
             uint32_t sums[2] = {tvm_ext_dsp_load(&weights[4 * first]), tvm_ext_dsp_load(&weights[4 * (first + 1)])};
             for (int32_t c = 0; c < 2 * units; ++c) {
                 const uint32_t cell = cells[(c * pixels) + p];

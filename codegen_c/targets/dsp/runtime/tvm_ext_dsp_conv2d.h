@@ -22,7 +22,7 @@ typedef struct {
     tvm_ext_window window;
     bool has_joined_weights; /* as described in tvm_ext_dsp_product.h */
     bool has_nibbles; /* weights of 4 bits; a word of each pixel precedes the cells */
-    int32_t groups; /* of an even number of output channels each; 0 for none */
+    int32_t groups; /* groups of an even number of output channels each; 0 for none */
     bool by_twos; /* two pixels at a time (tvm_ext_dsp_quads.h) instead of three */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;

@@ -97,7 +97,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
                                       void *scratch)
 {
     const int32_t units = tvm_ext_dsp_dense_units(layer);
-    const int32_t channel_bytes = layer->has_nibbles ? 2 : 4; /* of a unit */
+    const int32_t channel_bytes = layer->has_nibbles ? 2 : 4; /* bytes of a channel's weights in a unit */
     const int32_t full = layer->channels - (layer->channels % TVM_EXT_DSP_WIDTH);
     for (int32_t m = 0; m < layer->rows; ++m) {
         uint8_t *const row = &((uint8_t *)output)[m * layer->channels * (layer->holds_sums ? 4 : 1)];

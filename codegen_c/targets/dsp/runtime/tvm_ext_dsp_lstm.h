@@ -9,7 +9,7 @@
 #include "tvm_ext_dsp.h"
 #include "tvm_ext_qlstm.h"
 
-#define TVM_EXT_DSP_LSTM_ENTRIES 256 /* of each sign */
+#define TVM_EXT_DSP_LSTM_ENTRIES 256 /* entries of each sign */
 
 /* Returns the right shift after the high product of a value. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_shift(tvm_ext_lstm_factor factor)
@@ -17,8 +17,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_shift(tvm_ext_lstm_factor factor)
     return factor.shift > 31 ? factor.shift - 31 : 0;
 }
 
-/* value times a factor, ahead of its right shift: with `offset` and rounded as by tvm_ext_lstm_scaled. Doubled, or
- * 2^(32 - shift) times, the value must fit an int32. */
+/* Returns value times a factor before the right shift, plus `offset`, rounded as tvm_ext_lstm_scaled does. Twice the
+ * value, or 2^(32 - shift) times the value, must fit an int32. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_product(int32_t value, tvm_ext_lstm_factor factor, int32_t offset)
 {
     if (factor.shift <= 31) {
@@ -30,7 +30,7 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_product(int32_t value, tvm_ext_lstm_fact
     return tvm_ext_dsp_high_product_rounded(2 * value, factor.multiplier, half) + (value >> 31);
 }
 
-/* value times a factor as an int16. */
+/* Returns value times a factor as an int16. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_narrowed(int32_t value, tvm_ext_lstm_factor factor)
 {
     return tvm_ext_saturate_s16(tvm_ext_dsp_lstm_product(value, factor, 0) >> tvm_ext_dsp_lstm_shift(factor));
@@ -70,7 +70,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_place(int32_t value)
 #endif
 }
 
-/* tanh of x in units of 2^-12, an int16, as tvm_ext_lstm_tanh of 3 x; halves are rounded as those of the sigmoid. */
+/* Returns tanh of x, an int16 in units of 2^-12, as tvm_ext_lstm_tanh returns it for 3 x; halves are rounded as
+ * those of the sigmoid. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_lstm_tanh(int32_t x, const int32_t *middle)
 {
     return tvm_ext_dsp_lstm_point(middle[tvm_ext_dsp_lstm_place(3 * x)], x, 8, (1 << 7) + (x >> 31)) >> 8;

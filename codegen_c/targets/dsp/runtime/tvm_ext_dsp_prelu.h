@@ -10,14 +10,15 @@ typedef struct {
     int32_t repeats;
     int32_t period; /* number of factors below zero, a multiple of four */
     bool is_unsigned;
-    uint32_t zero_points; /* of the input, as a pair */
+    uint32_t zero_points; /* the zero point of the input, in both halves */
     uint32_t above;       /* the factor above zero, as a pair */
     int32_t start; /* with 128 in steps of the output where that is signed: results are saturated to 0 to 255 */
     int32_t shift;
     uint32_t flipped; /* the highest bits of four results where the output is signed */
 } tvm_ext_dsp_prelu_layer;
 
-/* Factors of a pair of elements minus their zero point: halves of `above`, or of `below` for halves below zero. */
+/* Returns the factors of a pair of elements minus their zero point: halves of `above`, or of `below` for halves
+ * below zero. */
 static inline uint32_t tvm_ext_dsp_factors(uint32_t elements, uint32_t zero_points, uint32_t above, uint32_t below,
                                            uint32_t *distances)
 {
@@ -36,7 +37,7 @@ static inline uint32_t tvm_ext_dsp_factors(uint32_t elements, uint32_t zero_poin
 #endif
 }
 
-/* A pair of numbers of 16 bits, saturated to 0 to 255. */
+/* Returns a pair of numbers of 16 bits, saturated to 0 to 255. */
 static inline uint32_t tvm_ext_dsp_saturated_u8(uint32_t pair)
 {
 #if TVM_EXT_DSP
@@ -52,7 +53,7 @@ static inline uint32_t tvm_ext_dsp_saturated_u8(uint32_t pair)
 #endif
 }
 
-/* Two results from 0 to 255. */
+/* Returns two results from 0 to 255 as a pair. */
 static inline uint32_t tvm_ext_dsp_prelu_pair(const tvm_ext_dsp_prelu_layer *layer, uint32_t elements, uint32_t below)
 {
     uint32_t distances;
@@ -62,7 +63,7 @@ static inline uint32_t tvm_ext_dsp_prelu_pair(const tvm_ext_dsp_prelu_layer *lay
     return tvm_ext_dsp_saturated_u8(tvm_ext_dsp_lows((uint32_t)low, (uint32_t)high));
 }
 
-/* Four adjacent elements. of_even, of_odd: their factors below zero, as pairs. */
+/* Computes four adjacent elements. of_even, of_odd: their factors below zero, as pairs. */
 static inline void tvm_ext_dsp_prelu_four(const tvm_ext_dsp_prelu_layer *layer, const uint8_t *x, uint8_t *y,
                                           uint32_t of_even, uint32_t of_odd)
 {

@@ -342,7 +342,7 @@ TVM_EXT_DSP_PRODUCT(
     "stm r0, {r7, r8, r9, r10}\n\t"
     TVM_EXT_DSP_LEAVE)
 
-/* The same functions, which read the pixel's bytes at any address instead of cells. */
+/* These functions compute the same sums from the bytes of a pixel at any address instead of its cells. */
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_s8, "80", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_u8, "80", TVM_EXT_DSP_1X4_BYTES("uxtb16"))
 TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_s8_joined, "64", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
@@ -391,7 +391,7 @@ static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, 
     }
 }
 
-/* tvm_ext_dsp_product for 1 pixel by 4 channels from bytes. */
+/* Computes what tvm_ext_dsp_product computes for 1 pixel by 4 channels, from bytes. */
 static inline void tvm_ext_dsp_product_bytes(int32_t *sums, const uint8_t *x, const int8_t *weights,
                                              const int32_t *bias, int32_t units, int32_t is_unsigned, int32_t joined)
 {

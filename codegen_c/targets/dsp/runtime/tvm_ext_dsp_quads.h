@@ -24,16 +24,16 @@
 #include "tvm_ext_requantize.h"
 
 #define TVM_EXT_DSP_QUAD_PIXELS 2
-#define TVM_EXT_DSP_QUAD_CELLS 16      /* of an iteration of the loop */
-#define TVM_EXT_DSP_QUAD_CELL_BYTES 48 /* of the instructions of a cell */
+#define TVM_EXT_DSP_QUAD_CELLS 16      /* cells of an iteration of the loop */
+#define TVM_EXT_DSP_QUAD_CELL_BYTES 48 /* bytes of the instructions of a cell */
 
 /* Sizes of a layer, which TVM_EXT_DSP_QUADS_SIZES initializes. */
 typedef struct {
-    int32_t weights_bytes; /* of all channels, with initial sums and factors */
+    int32_t weights_bytes; /* bytes of all channels, with initial sums and factors */
     int32_t left_out;      /* bytes of cells, and of weights, that the first iteration leaves out; less 16 */
     int32_t entry;         /* bytes of instructions that it leaves out; 1 more, as addresses of Thumb code have */
     int32_t last_cell;     /* bytes of the cells before the last one */
-    int32_t rounding;      /* of the functions `twice`; else 0 */
+    int32_t rounding;      /* the rounding of the functions `twice`; otherwise 0 */
 } tvm_ext_dsp_quads_sizes;
 
 /* Initializer of the sizes of `fours` of channels. The first cell of a block is not part of the loop. words: initial
@@ -218,7 +218,8 @@ TVM_EXT_DSP_QUADS(tvm_ext_dsp_quads_s8_twice_signed, TVM_EXT_DSP_QUAD_FINISH_TWI
 
 #else
 
-/* How sums become elements: by a shift and a rounding of each channel, or twice, by a shift of each channel. */
+/* How a sum becomes an element: by a rounding of each channel and one shift, or by two roundings and a shift of each
+ * channel. */
 typedef struct {
     bool is_unsigned;
     bool rounds_twice;
@@ -244,7 +245,7 @@ static inline int32_t tvm_ext_dsp_quads_element(const tvm_ext_dsp_quads_form *fo
     return form->is_unsigned ? tvm_ext_saturate_u8(value) : tvm_ext_saturate_s8(value);
 }
 
-/* The same computation in plain C. */
+/* Computes in plain C what the assembly computes. */
 static inline void tvm_ext_dsp_quads(const tvm_ext_dsp_quads_form *form, uint8_t *const output[TVM_EXT_DSP_QUAD_PIXELS],
                                      const int8_t *weights, const uint32_t *cells, const tvm_ext_dsp_quads_sizes *sizes)
 {

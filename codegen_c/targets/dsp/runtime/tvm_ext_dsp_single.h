@@ -59,7 +59,8 @@
 #define TVM_EXT_DSP_1X4_FINISH(FINISH)                                                                                \
     "ldmia r2!, {r3, r4, r5, r6}\n\t" FINISH("r7", "r8", "r3", "r4") FINISH("r9", "r10", "r5", "r6")
 
-/* Elements of channels A and B from sums A and A + 256 B. SHIFT_B: SHIFT + 8, because sums B are multiplied by 256. */
+/* Computes elements of channels A and B from sums A and A + 256 B. SHIFT_B: SHIFT + 8, because sums B are multiplied by
+ * 256. */
 #define TVM_EXT_DSP_SINGLE_FINISH(A, B, MULTIPLIER_A, MULTIPLIER_B, SATURATE, SHIFT, SHIFT_B)                         \
     "sub " B ", " B ", " A "\n\t"                                                                                     \
     "smmla " A ", " A ", " MULTIPLIER_A ", r0\n\t"                                                                    \
@@ -72,7 +73,8 @@
 #define TVM_EXT_DSP_FINISH_u8_4(A, B, MA, MB) TVM_EXT_DSP_SINGLE_FINISH(A, B, MA, MB, "usat", "4", "12")
 #define TVM_EXT_DSP_FINISH_u8_8(A, B, MA, MB) TVM_EXT_DSP_SINGLE_FINISH(A, B, MA, MB, "usat", "8", "16")
 
-/* The same with two roundings, by the lowest byte of lr, the shifts. A product replaces its multiplier. */
+/* Computes elements that are rounded twice. The lowest byte of lr is the shift of the channel. A product replaces its
+ * multiplier. */
 #define TVM_EXT_DSP_SINGLE_ROUND(S, MULTIPLIER) "smmlar " MULTIPLIER ", " S ", " MULTIPLIER ", r1\n\t"
 #define TVM_EXT_DSP_SINGLE_ROUND_SIGNED(S, MULTIPLIER)                                                                \
     TVM_EXT_DSP_SINGLE_ROUND(S, MULTIPLIER) "add " MULTIPLIER ", " MULTIPLIER ", " S ", asr #31\n\t"
@@ -94,7 +96,7 @@
     "ldmia r2!, {r3, r4, r5, r6, lr}\n\t" FINISH("r7", "r8", "r3", "r4")                                              \
     "lsr lr, lr, #8\n\t" FINISH("r9", "r10", "r5", "r6")
 
-/* Sums in place of elements. */
+/* Stores the sums of four channels in place of elements. */
 #define TVM_EXT_DSP_1X4_SUMS                                                                                          \
     "sub r8, r8, r7\n\t"                                                                                              \
     "sub r10, r10, r9\n\t"                                                                                            \
@@ -102,8 +104,8 @@
     "asr r10, r10, #8\n\t"                                                                                            \
     "stm r11!, {r7, r8, r9, r10}\n\t"
 
-/* WIDTH: 1X2 or 1X4. UNIT_SHIFT: of the bytes of a unit's weights. TWO_BYTES: of the code of two units. SHIFT_BYTES: of
- * shifts beside the multipliers. */
+/* Defines a function. WIDTH: 1X2 or 1X4. UNIT_SHIFT: a unit's weights have 2^UNIT_SHIFT bytes. TWO_BYTES: bytes of the
+ * code of two units. SHIFT_BYTES: bytes of the shifts that follow the multipliers. */
 #define TVM_EXT_DSP_SINGLE(NAME, WIDTH, UNIT_SHIFT, TWO_BYTES, SHIFT_BYTES, FINISH)                                   \
     TVM_EXT_DSP_SHARED void NAME(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,        \
                             int32_t blocks, int32_t rounding)                                                         \

@@ -17,18 +17,18 @@
 typedef struct {
     uint8_t *output;         /* the first element */
     int32_t pitch;           /* elements from one column to the next */
-    int32_t last;            /* from the third of four columns to the fourth; 0 if the fourth is not needed */
-    int32_t multiplier;      /* of the high product */
-    int32_t rounding;        /* added to it: the zero point and a half */
-    int32_t plane_bytes;     /* from one row of taps to the next in the plane */
-    const uint32_t *plane;   /* of the first element's window */
-    const uint32_t *weights; /* of the channel */
-    int32_t start;           /* of every sum */
-    const uint32_t *end;     /* of the first row's blocks in the plane */
-    int32_t output_step;     /* from the end of a row of outputs to the next row */
-    int32_t plane_step;      /* bytes from the end of a row of blocks to the next row's */
-    int32_t row_bytes;       /* from a row of blocks to the next one in the plane */
-    int32_t rows;            /* of outputs */
+    int32_t last; /* elements from the third of four columns to the fourth; 0 if the fourth is not needed */
+    int32_t multiplier; /* the factor of the high product */
+    int32_t rounding; /* the zero point and a half, which are added to the high product */
+    int32_t plane_bytes; /* bytes from one row of taps to the next in the plane */
+    const uint32_t *plane; /* the first word of the first element's window */
+    const uint32_t *weights; /* the weights of the channel */
+    int32_t start; /* the initial value of every sum */
+    const uint32_t *end; /* the end of the first row's blocks in the plane */
+    int32_t output_step; /* elements from the end of a row of outputs to the next row */
+    int32_t plane_step; /* bytes from the end of a row of blocks to the next row's */
+    int32_t row_bytes; /* bytes from a row of blocks to the next one in the plane */
+    int32_t rows; /* rows of outputs */
 } tvm_ext_dsp_strip;
 
 #if TVM_EXT_DSP
@@ -154,11 +154,11 @@ typedef struct {
 
 #else
 
-/* The same in plain C. */
+/* Computes in plain C what the assembly computes. */
 static inline void tvm_ext_dsp_strip_rows(const tvm_ext_dsp_strip *strip, int32_t taps, int32_t stride, int32_t shift,
                                           bool is_unsigned)
 {
-    const int32_t words = stride == 1 ? taps - 1 : (taps + 1) / 2; /* of a row of taps */
+    const int32_t words = stride == 1 ? taps - 1 : (taps + 1) / 2; /* words of a row of taps */
     const int32_t odd = stride == 1 ? (taps / 2) - 1 : 0;          /* words less one before those of odd columns */
     uint8_t *output = strip->output;
     const uint32_t *plane = strip->plane;
@@ -166,7 +166,7 @@ static inline void tvm_ext_dsp_strip_rows(const tvm_ext_dsp_strip *strip, int32_
     for (int32_t h = 0; h < strip->rows; ++h) {
         for (; plane != end; plane += 2 * stride) {
             for (int32_t i = 0; i < 4; ++i) {
-                const int32_t q = i < 2 ? i : 5 - i; /* the fourth column before the third */
+                const int32_t q = i < 2 ? i : 5 - i; /* the fourth column is computed before the third one */
                 int32_t sum = strip->start;
                 for (int32_t r = 0; r < taps; ++r) {
                     const uint32_t *const x = &plane[(r * strip->plane_bytes / 4) + (q * stride / 2)];

@@ -117,7 +117,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_svdf_sum(const tvm_ext_dsp_svdf_layer *layer, co
 {
     const int32_t feature_bytes = layer->window.is_wide ? 2 : 1;
     const int32_t step_bytes = layer->window.channels * feature_bytes;
-    const int32_t units = TVM_EXT_DSP_SVDF_BLOCK / layer->rank; /* of a block */
+    const int32_t units = TVM_EXT_DSP_SVDF_BLOCK / layer->rank; /* outputs of a block */
     const int32_t rest = layer->window.rows % TVM_EXT_DSP_SVDF_STEPS;
     const uint8_t *block = (const uint8_t *)window;
     for (int32_t k = 0; k < layer->window.channels / layer->rank; k += units) {

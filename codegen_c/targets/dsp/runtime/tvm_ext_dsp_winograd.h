@@ -30,9 +30,9 @@ typedef struct {
     tvm_ext_image input; /* channels: a multiple of four */
     tvm_ext_image output;
     tvm_ext_window window;
-    bool is_dual_issue; /* of the core: two instructions start in a cycle */
+    bool is_dual_issue; /* the core starts two instructions in a cycle */
     bool by_fours;      /* two tiles by four channels at a time, in running sums; otherwise three by two */
-    tvm_ext_dsp_requantize requantize; /* of four times the sums, or of the sums if it rounds twice */
+    tvm_ext_dsp_requantize requantize; /* applies to four times the sums, or to the sums if it rounds twice */
 } tvm_ext_dsp_winograd_layer;
 
 /* Addresses of a tile's outputs, channel 0: the first of each row. A row or column outside the output has the address
@@ -246,7 +246,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer
     const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
     uint32_t *const places = (uint32_t *)scratch;
     const int32_t lanes = tvm_ext_dsp_winograd_lanes(layer);
-    const int32_t sums = lanes * tvm_ext_dsp_winograd_width(layer); /* of a position */
+    const int32_t sums = lanes * tvm_ext_dsp_winograd_width(layer); /* accumulators of a position */
     uint32_t *const patch = &places[TVM_EXT_DSP_PLACES * (tvm_ext_dsp_place_words(layer) + sums)];
     const uint8_t *rows[TVM_EXT_DSP_TILE_ROWS];
     tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES];

@@ -39,8 +39,8 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool is_upright;                   /* lines lie along columns */
-    bool is_dual_issue; /* of the core: two instructions start in a cycle */
-    tvm_ext_dsp_requantize requantize; /* of eight times the sums, or of the sums if it rounds twice */
+    bool is_dual_issue; /* the core starts two instructions in a cycle */
+    tvm_ext_dsp_requantize requantize; /* applies to eight times the sums, or to the sums if it rounds twice */
 } tvm_ext_dsp_line_layer;
 
 /* Addresses of a line's outputs, channel 0. An output outside the image has the first one's address, stored last. */

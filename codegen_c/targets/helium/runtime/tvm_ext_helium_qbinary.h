@@ -33,11 +33,11 @@ typedef struct {
     int32_t first_shift;
     int32_t second_multiplier;
     int32_t second_shift;
-    int32_t multiplier; /* of the result, except for a sum that is rounded once */
-    int32_t shift;      /* of the result; for a sum that is rounded once, beyond its low part */
+    int32_t multiplier; /* factor of the result, except for a sum that is rounded once */
+    int32_t shift;      /* shift of the result; for a sum that is rounded once, beyond its low part */
     tvm_ext_helium_rescale rescale;
-    /* Of a quotient, a factor for each divisor from second_zero_point on: (start + a * factor) * 2^shift, rounded down.
-     * Null for others. */
+    /* For a quotient, a factor for each divisor from second_zero_point on: a result is (start + a * factor) *
+     * 2^shift, rounded down. NULL for other functions. */
     const int32_t *reciprocal;
 } tvm_ext_helium_qbinary;
 

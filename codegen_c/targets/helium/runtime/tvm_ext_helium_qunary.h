@@ -48,7 +48,7 @@ typedef struct {
     int32_t repeats;
     int32_t period; /* number of factors below zero */
     bool is_unsigned;
-    int32_t zero_point; /* of the input */
+    int32_t zero_point; /* zero point of the input */
     int32_t above;      /* the factor above zero */
     int32_t start;
     int32_t shift;

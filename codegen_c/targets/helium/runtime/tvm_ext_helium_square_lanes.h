@@ -23,12 +23,12 @@ typedef struct {
     const uint8_t *copy;
     uint8_t *y;
     const int32_t *factors;     /* per channel: initial accumulator, multiplier, and shift unless shared */
-    const int8_t *weights;      /* of the channel, followed by a zero */
+    const int8_t *weights;      /* weights of the channel, followed by a zero */
     const int8_t *upper_tables; /* indices of the weights in both windows of the upper row, then of the lower one */
     const int8_t *lower_tables;
-    const tvm_ext_squares_blocks *across; /* of two squares side by side */
+    const tvm_ext_squares_blocks *across; /* blocks of two squares side by side */
     const tvm_ext_squares_blocks *across_end;
-    const tvm_ext_squares_blocks *down; /* of two squares, one below the other */
+    const tvm_ext_squares_blocks *down; /* blocks of two squares, one below the other */
     const tvm_ext_squares_blocks *down_end;
     int32_t channels;
     int32_t across_step; /* elements from block to block */

@@ -32,8 +32,8 @@ typedef struct {
     int32_t rows;
     int32_t num_across;
     int32_t num_down;
-    tvm_ext_squares_blocks across[2 * TVM_EXT_SQUARES_MOST_STRIPS]; /* of four columns of a strip */
-    tvm_ext_squares_blocks down[2];                                 /* of two columns of two strips */
+    tvm_ext_squares_blocks across[2 * TVM_EXT_SQUARES_MOST_STRIPS]; /* blocks of four columns of a strip */
+    tvm_ext_squares_blocks down[2];                                 /* blocks of two columns of two strips */
 } tvm_ext_squares_tile;
 
 /* Copies four rows, `count` times `lanes` bytes. from: a copy two rows higher that holds the first two rows, or NULL.

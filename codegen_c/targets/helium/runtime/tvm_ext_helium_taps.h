@@ -21,7 +21,7 @@ typedef struct {
     tvm_ext_window window;
     int32_t rows;         /* output rows that are computed together, 1 or 2 */
     int32_t packed_rows;  /* rows for which the weights are packed, at least `rows` */
-    int32_t planes;       /* of four input rows each */
+    int32_t planes;       /* planes of four input rows each */
     int32_t vectors;      /* vectors of weights for one row of results */
     int32_t group;        /* channels that are copied together: 16, or all if there are fewer */
     int32_t tile_columns; /* output columns whose windows are copied at once */

@@ -82,7 +82,7 @@ TVM_EXT_INLINE void tvm_ext_hvx_store_first(void *address, tvm_ext_hvx value, in
     }
 }
 
-/* Vectors with the same word, or the same byte, everywhere. */
+/* Return a vector with the same word, or the same byte, everywhere. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_words(int32_t word)
 {
     return Q6_V_vsplat_R(word);
@@ -118,7 +118,7 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_or(tvm_ext_hvx a, tvm_ext_hvx b)
     return Q6_V_vor_VV(a, b);
 }
 
-/* Words shifted right by 0 to 31 bits, or left. */
+/* Return the words shifted right, or left, by 0 to 31 bits. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_right(tvm_ext_hvx value, int32_t bits)
 {
     return Q6_Vw_vasr_VwR(value, bits);
@@ -129,13 +129,13 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_left(tvm_ext_hvx value, int32_t bits)
     return Q6_Vw_vasl_VwR(value, bits);
 }
 
-/* Each word shifted left by its own number of bits, or right by a negative number; -31 to 31. */
+/* Returns each word shifted left by its own number of bits, or right if the number is negative; -31 to 31. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_shifted(tvm_ext_hvx value, tvm_ext_hvx bits)
 {
     return Q6_Vw_vasl_VwVw(value, bits);
 }
 
-/* Words a * b / 2^31, rounded down, or to nearest with halves up. b: 0 to 2^31 - 1. */
+/* Return the words a * b / 2^31, rounded down, or to nearest with halves up. b: 0 to 2^31 - 1. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_high(tvm_ext_hvx a, tvm_ext_hvx b)
 {
     return Q6_Vw_vmpyoacc_VwVwVh_s1_sat_shift(Q6_Vw_vmpye_VwVuh(a, b), a, b);
@@ -146,7 +146,7 @@ TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_high_rounded(tvm_ext_hvx a, tvm_ext_hvx b
     return Q6_Vw_vmpyoacc_VwVwVh_s1_rnd_sat_shift(Q6_Vw_vmpye_VwVuh(a, b), a, b);
 }
 
-/* Words a * b modulo 2^32. */
+/* Returns the words a * b modulo 2^32. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_low(tvm_ext_hvx a, tvm_ext_hvx b)
 {
     return Q6_Vw_vadd_VwVw(Q6_Vw_vmpyie_VwVuh(a, b), Q6_Vw_vasl_VwR(Q6_Vw_vmpyio_VwVh(a, b), 16));
@@ -188,7 +188,8 @@ TVM_EXT_INLINE int64_t tvm_ext_hvx_add_eight(int64_t totals, int64_t elements, b
     return is_unsigned ? Q6_P_vrmpybuacc_PP(totals, elements, ones) : Q6_P_vrmpybsuacc_PP(totals, elements, ones);
 }
 
-/* Words whose bytes are those of four vectors at the same index: the words of the first 32 bytes, then the next. */
+/* Returns words whose bytes are those of four vectors at the same index: the words of the first 32 bytes, then the
+ * next. */
 TVM_EXT_INLINE tvm_ext_hvx_four tvm_ext_hvx_interleave(tvm_ext_hvx a, tvm_ext_hvx b, tvm_ext_hvx c, tvm_ext_hvx d)
 {
     const HVX_VectorPair ab = Q6_W_vshuff_VVR(b, a, -1);
@@ -199,7 +200,7 @@ TVM_EXT_INLINE tvm_ext_hvx_four tvm_ext_hvx_interleave(tvm_ext_hvx a, tvm_ext_hv
     return words;
 }
 
-/* The larger, or the smaller, of two elements of 8 bits. */
+/* Return the larger, or the smaller, of each two elements of 8 bits. */
 TVM_EXT_INLINE tvm_ext_hvx tvm_ext_hvx_max(tvm_ext_hvx a, tvm_ext_hvx b, bool is_unsigned)
 {
     return is_unsigned ? Q6_Vub_vmax_VubVub(a, b) : Q6_Vb_vmax_VbVb(a, b);

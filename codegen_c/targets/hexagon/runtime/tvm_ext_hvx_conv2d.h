@@ -16,7 +16,7 @@ typedef struct {
     tvm_ext_window window;
     int32_t pixels; /* computed together: 4 or 1 */
     int32_t depth;  /* elements of a window, rounded up to a multiple of 8 */
-    int32_t groups; /* of 32 output channels */
+    int32_t groups; /* groups of 32 output channels */
     tvm_ext_hvx_rescale requantize;
 } tvm_ext_hvx_conv2d_layer;
 

@@ -17,11 +17,11 @@ typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    int32_t quads;   /* of rows of a window */
+    int32_t quads;   /* groups of four rows of a window */
     int32_t span;    /* columns, with padding, that a row of windows reads */
     int32_t columns; /* in scratch, of each remainder modulo the stride */
     int32_t lanes;   /* words of a column in scratch: channels, or more */
-    int32_t groups;  /* of 32 lanes, with weights and factors of their own */
+    int32_t groups;  /* groups of 32 lanes, with weights and factors of their own */
     tvm_ext_hvx_rescale requantize;
 } tvm_ext_hvx_depthwise_layer;
 

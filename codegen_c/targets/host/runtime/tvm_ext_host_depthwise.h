@@ -23,7 +23,7 @@ typedef struct {
 
 /* Distances of a layer's loops, in elements. */
 typedef struct {
-    int32_t woven;    /* of a group of four rows in the copy */
+    int32_t woven;    /* size of a group of four rows in the copy */
     int32_t tap;      /* from one column of the window to the next */
     int32_t step;     /* from the inputs of a vector of outputs to those of the next */
     int32_t out_step; /* from one vector of outputs to the next */

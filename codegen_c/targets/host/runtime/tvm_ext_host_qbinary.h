@@ -13,8 +13,8 @@ typedef struct {
     tvm_ext_qbinary_layer layer;
     int16_t high[2]; /* upper halves of the factors of both elements */
     int16_t low[2];
-    int32_t addend[2]; /* high and low: holds the zero points and what the result is rounded by */
-    int32_t shift;     /* of sums of high products */
+    int32_t addend[2]; /* high and low part; contains the zero points and the rounding of the result */
+    int32_t shift;     /* right shift of the sums of high products */
 } tvm_ext_host_qbinary_layer;
 
 /* Computes `length` contiguous elements. */
