@@ -175,8 +175,8 @@ TVM_EXT_DSP_BLOCKS_EACH(TVM_EXT_DSP_BLOCKS_PLAIN, TVM_EXT_DSP_BLOCKS_JOINED)
 
 #else
 
-/* How a sum becomes an element: by one rounding and one shift, or by two roundings, which are exact for negative sums if
- * is_signed. With holds_sums the sum itself is stored. */
+/* How a sum becomes an element: by one rounding and one shift, or by two roundings, which are exact for negative sums
+ * if is_signed. With holds_sums the sum itself is stored. */
 typedef struct {
     bool is_joined;
     bool holds_sums;
