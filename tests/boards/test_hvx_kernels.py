@@ -18,7 +18,7 @@ from codegen_c.targets.hexagon.kernels.products import WordRescale
 from tests.boards.on_board import assert_on_board, check_random_operators, run_on_board
 from tests.kernels.on_target import taken_on
 from tests.kernels.test_q_hvx import HVX, STRATEGIES, THRICE, all_pairs
-from tests.kernels.test_qconv2d_dsp import image, pointwise
+from tests.kernels.test_qconv2d_dsp import halfway_pointwise, image, pointwise
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -75,16 +75,7 @@ def test_all_pairs_of_sums_that_are_rounded_three_times() -> None:
 
 
 def test_halves_go_to_even() -> None:
-    """Factors of a power of two: one sum of 16 lies halfway between two results."""
-    weights = [np.random.default_rng(k).integers(-2, 3, (k, 8)) for k in (7, 16, 40)]
-    operators = [
-        replace(
-            pointwise(weight),
-            inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, len(weight), scale=0.5),),
-            weight_scale=np.full(len(weight), 2.0**-4, np.float32), bias=np.arange(len(weight), dtype=np.int32),
-        )
-        for weight in weights
-    ]  # fmt: skip
+    operators = halfway_pointwise()
     for operator in operators:
         assert WordRescale.of_convolution(operator).halves_even
     assert_on_board(PLATFORM, [products_hvx.QCONV2D.implement(one, HVX, StoredRows()) for one in operators], operators)

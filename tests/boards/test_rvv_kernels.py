@@ -16,7 +16,7 @@ from codegen_c.targets.riscv_vector.kernels.products import GroupedRescale
 from tests.boards.on_board import assert_on_board, check_random_operators, set_vector_bits
 from tests.kernels.on_target import taken_on
 from tests.kernels.test_q_rvv import STRATEGIES, ZVE32X
-from tests.kernels.test_qconv2d_dsp import image, pointwise
+from tests.kernels.test_qconv2d_dsp import halfway_pointwise, image, pointwise
 from tests.support.packages import Packages
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
@@ -118,16 +118,7 @@ def test_pools_of_many_channels(platform: Platform) -> None:
 
 
 def test_halves_go_to_even(platform: Platform) -> None:
-    """Factors of a power of two: one sum of 16 lies halfway between two results."""
-    weights = [np.random.default_rng(k).integers(-2, 3, (k, 8)) for k in (7, 16, 40)]
-    operators = [
-        replace(
-            pointwise(weight),
-            inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, len(weight), scale=0.5),),
-            weight_scale=np.full(len(weight), 2.0**-4, np.float32), bias=np.arange(len(weight), dtype=np.int32),
-        )
-        for weight in weights
-    ]  # fmt: skip
+    operators = halfway_pointwise()
     for operator in operators:
         assert GroupedRescale.of_convolution(operator).halves_even
     assert_on_board(

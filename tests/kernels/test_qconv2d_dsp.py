@@ -44,6 +44,19 @@ def pointwise(weight: np.ndarray, *, dtype: str = "int8", scale: float = 0.013) 
     )  # fmt: skip
 
 
+def halfway_pointwise() -> list[QConv2d]:
+    """Return layers with factors of a power of two: one sum of 16 lies halfway between two results."""
+    weights = [np.random.default_rng(k).integers(-2, 3, (k, 8)) for k in (7, 16, 40)]
+    return [
+        replace(
+            pointwise(weight),
+            inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, len(weight), scale=0.5),),
+            weight_scale=np.full(len(weight), 2.0**-4, np.float32), bias=np.arange(len(weight), dtype=np.int32),
+        )
+        for weight in weights
+    ]  # fmt: skip
+
+
 def windowed(depth: int, kernel: tuple[int, int], *, dtype: str, channels: int, columns: int) -> QConv2d:
     """Windows with padding on all sides. Rows of taps have an odd number of elements if the sizes are odd."""
     rows, (r, s) = 5, kernel
