@@ -4,8 +4,8 @@
 
 Lines of today are those of the folders in `codegen_c/targets/` and of the file of one platform. Changes are read from
 the commit that added the target, so the benchmark needs the history: they are lines of `codegen_c`, `relay_passes` and
-`tvm_ext` that are neither in the target's folders nor in files that describe platforms, boards and cores. Tests and
-documents are left out.
+`tvm_ext` that are neither in folders of the target's kernels nor in files that describe platforms, boards and cores.
+Tests and documents are left out.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ MACHINE_C = (".c", ".h", ".mjs")
 class Target:
     """A target, or code that several targets share.
 
-    folders: below `codegen_c/targets/`. platform: its file. added: a file that the commit of the target added.
+    folders: below `codegen_c/targets/`. shared: folders of other targets whose kernels it runs. platform: its file.
+    added: a file that the commit of the target added.
     """
 
     name: str
     folders: tuple[str, ...]
     added: str
+    shared: tuple[str, ...] = ()
     platform: str = ""
 
 
@@ -65,8 +67,8 @@ TARGETS_OF_PAGE = (
         platform="tvm_ext/platforms/riscv32_zve32f.toml",
     ),
     Target(
-        name="64-bit RISC-V on Linux", folders=("riscv_linux", "riscv_vector", "riscv_floats"),
-        added="codegen_c/targets/riscv_linux/startup.py", platform="tvm_ext/platforms/riscv64_v.toml",
+        name="64-bit RISC-V on Linux", folders=("riscv_linux",), added="codegen_c/targets/riscv_linux/startup.py",
+        shared=("riscv_vector", "riscv_floats"), platform="tvm_ext/platforms/riscv64_v.toml",
     ),
     Target(
         name="Coral NPU", folders=("riscv_vector",), added="tvm_ext/boards/coral_npu.toml",
@@ -121,7 +123,7 @@ def lines_of(target: Target) -> TargetLines:
 def _changed_outside(target: Target) -> list[tuple[str, int, int]]:
     """Return files outside of a target's folders that its commit changed, with lines that were added and removed."""
     commit = _git("log", "--diff-filter=A", "--format=%H", "--", target.added).split()[-1]
-    own = (*DESCRIPTIONS, *(f"codegen_c/targets/{folder}/" for folder in target.folders))
+    own = (*DESCRIPTIONS, *(f"codegen_c/targets/{folder}/" for folder in (*target.folders, *target.shared)))
     rows = [row.split("\t") for row in _git("show", "--numstat", "--format=", commit, "--", *SOURCES).splitlines()]
     return [
         (name, int(added), int(removed))
