@@ -81,19 +81,23 @@ typedef struct {
     int32_t output_zero_point;
     int32_t low;
     int32_t high;
-    int32_t fewest; /* elements of the input in a window */
+    int32_t fewest; /* the fewest elements of the input in a window */
     int32_t num_factors;
     bool is_unsigned;
     bool rounds_twice;
 } tvm_ext_offload_pool;
 
-/* add, element by element:
+/* add, element by element. A sum that is rounded once:
  *
- *     once:  output = clamp(rounded((a - first_zero_point) * first + (b - second_zero_point) * second) +
- * output_zero_point) twice: a, b = rounded((a - first_zero_point) * 2^bits * first), rounded((b - second_zero_point) *
- * 2^bits * second) output = clamp(rounded((a + b) * factor) + output_zero_point)
+ *     sum    = (a - first_zero_point) * first + (b - second_zero_point) * second
+ *     output = clamp(rounded(sum) + output_zero_point, low, high)
  *
- * Of what is rounded once both shifts are equal, and multipliers may be less than 2^30. */
+ * A sum that is rounded again:
+ *
+ *     sum    = rounded((a - first_zero_point) * 2^bits * first) + rounded((b - second_zero_point) * 2^bits * second)
+ *     output = clamp(rounded(sum * factor) + output_zero_point, low, high)
+ *
+ * If the sum is rounded once, both shifts are equal, and multipliers may be less than 2^30. */
 typedef struct {
     int32_t elements;
     int32_t first_zero_point;
@@ -105,7 +109,7 @@ typedef struct {
     int32_t first_shift;
     int32_t second_multiplier;
     int32_t second_shift;
-    int32_t multiplier; /* of the sum if it is rounded again, else 0 */
+    int32_t multiplier; /* the factor of a sum that is rounded again, otherwise 0 */
     int32_t shift;
     int32_t bits;
     bool is_unsigned;

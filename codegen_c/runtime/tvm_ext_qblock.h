@@ -25,7 +25,7 @@
 /* Elements whose products are added in 32 bits before they are carried over to 64-bit sums: 128 * 2^16 * 2^7 = 2^30. */
 #define TVM_EXT_QBLOCK_PIECE 128
 
-/* From sums to elements of the output: a factor multiplier / 2^shift, then the zero point, then bounds. */
+/* Requantization of sums to elements of the output: a factor multiplier / 2^shift, then the zero point, then bounds. */
 typedef struct {
     bool is_wide;         /* sums and biases have 64 bits, otherwise 32 */
     bool rounds_twice;    /* as in TensorFlow Lite with 32-bit sums; otherwise once */
@@ -188,7 +188,7 @@ TVM_EXT_INLINE void tvm_ext_qsums_begin(const tvm_ext_rescale *layer, tvm_ext_qs
     }
 }
 
-/* Carries over what was added to sum i. */
+/* Adds the 32-bit part of sum i to the whole sum, and resets the part. */
 TVM_EXT_INLINE void tvm_ext_qsums_carry_one(tvm_ext_qsums *sums, int32_t i)
 {
     sums->whole[i] += sums->part[i];

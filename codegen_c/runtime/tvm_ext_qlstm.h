@@ -51,7 +51,7 @@ TVM_EXT_INLINE int32_t tvm_ext_lstm_scaled(int32_t value, tvm_ext_lstm_factor fa
     return (high + (1 << (factor.shift - 32)) + (high >> 31)) >> (factor.shift - 31);
 }
 
-/* The same as an int16. */
+/* Returns value times a factor as an int16. */
 TVM_EXT_INLINE int32_t tvm_ext_lstm_narrowed(int32_t value, tvm_ext_lstm_factor factor)
 {
     return tvm_ext_saturate_s16(tvm_ext_lstm_scaled(value, factor));
