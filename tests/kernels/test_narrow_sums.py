@@ -1,4 +1,4 @@
-"""Factors of 32-bit sums: every pair of bytes gets its element, or there are none."""
+"""Factors of sums of 32 bits or more: every pair of bytes gets its element, or there are none."""
 
 from __future__ import annotations
 
@@ -18,20 +18,35 @@ SUMS = [
     binary("subtract", tensor(256), tensor(256, scale=0.0187), tensor(256, scale=0.0231)),
     binary("add", replace(BYTES, shape=(256,)), tensor(256), tensor(256, scale=0.041, zero_point=-128)),
 ]
+LIMITS = [(31, 31), (45, 30)]
+"""Bits of sums and of factors."""
 
 
+@pytest.mark.parametrize("limits", LIMITS, ids=["32_bits", "46_bits"])
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
 @pytest.mark.parametrize("operator", SUMS, ids=["add", "subtract", "bytes"])
-def test_every_pair_gets_its_element(operator: QBinary, rounding: Literal["onnx", "tflite"]) -> None:
+def test_every_pair_gets_its_element(
+    operator: QBinary, rounding: Literal["onnx", "tflite"], limits: tuple[int, int]
+) -> None:
+    sum_bits, factor_bits = limits
     operator = replace(operator, rounding=rounding)
-    found = narrow_sums(operator)
+    found = narrow_sums(operator, sum_bits=sum_bits, factor_bits=factor_bits)
     assert found is not None
+    assert max(abs(found.first), abs(found.second)) < 1 << factor_bits
     a, b = (np.arange(256, dtype=np.int64) + np.iinfo(tensor.dtype).min for tensor in operator.inputs)
     sums = found.start + found.first * a[:, None] + found.second * b
-    assert np.abs(sums).max() + (1 << (found.shift - 1)) < 1 << 31
+    assert np.abs(sums).max() + (1 << (found.shift - 1)) < 1 << sum_bits
     value = np.clip((sums + (1 << (found.shift - 1))) >> found.shift, operator.low, operator.high)
     pairs = [x.astype(t.dtype) for x, t in zip(np.broadcast_arrays(a[:, None], b), operator.inputs, strict=True)]
     np.testing.assert_array_equal(value, qbinary.reference(operator, pairs)[0])
+
+
+def test_some_need_more_than_32_bits() -> None:
+    """TensorFlow Lite's roundings move pairs of elements across a half that 32 bits cannot tell apart."""
+    tensors = tensor(256, scale=0.0329, zero_point=-128), tensor(256, zero_point=4), tensor(256, scale=0.0244)
+    operator = replace(binary("add", *tensors), rounding="tflite")
+    assert narrow_sums(operator) is None
+    assert narrow_sums(operator, sum_bits=45, factor_bits=30) is not None
 
 
 def test_halves_to_even_have_none() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Kernel
+from codegen_c.kernels.contract import Implementation, Kernel
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.operators.kinds import Operator, QConv2d, QPool2d
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Operator, QConv2d, QDense, QPool2d
 from codegen_c.targets.registry import target_of
 from codegen_c.targets.simd128.kernels import depthwise, plain, products
 from codegen_c.targets.simd128.kernels.rescale import FloatForm
@@ -36,14 +38,29 @@ def as_maximum(operator: QPool2d, channels: int) -> QPool2d:
     return replace(operator, inputs=(source,), outputs=(output,), method="max", low=low, high=high)
 
 
+def nine_bit_weights(layers: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The layers with weights that are bytes less a zero point, of which some lie out of int8's range."""
+
+    def wider(layer: QConv2d | QDense, zero_point: int) -> QConv2d | QDense:
+        return replace(layer, weight=layer.weight.astype(np.int16) + np.int16(128 - zero_point))
+
+    return st.builds(wider, layers, st.sampled_from([0, 61, 120, 174, 255]))
+
+
 STRATEGIES = {
     products.QCONV2D: convolutions(),
     products.QDENSE: dense_layers(),
-    depthwise.KERNEL: convolutions(depthwise=True),
+    depthwise.QDEPTHWISE: convolutions(depthwise=True),
     plain.QBINARY: binaries(),
     plain.MAXIMUM: st.builds(as_maximum, pools(), st.integers(1, 40)),
 }
 """Kernels, and operators that most of them take."""
+NINE_BITS = {
+    products.QCONV2D_NINE_BITS: nine_bit_weights(convolutions()),
+    products.QDENSE_NINE_BITS: nine_bit_weights(dense_layers()),
+    depthwise.QDEPTHWISE_NINE_BITS: nine_bit_weights(convolutions(depthwise=True)),
+}
+"""The same loops with weights of 9 bits."""
 
 
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
@@ -53,6 +70,19 @@ def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
     def check(operators: list[Operator], seed: int) -> None:
         inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
         assert_c_equals_reference(operators, inputs, for_target(kernel, SIMD128))
+
+    check()
+
+
+@pytest.mark.parametrize("kernel", NINE_BITS, ids=lambda kernel: kernel.name)
+def test_weights_of_nine_bits(kernel: Kernel) -> None:
+    @settings(SOME, max_examples=1)
+    @given(taken_on(SIMD128, kernel, NINE_BITS[kernel]), seeds)
+    def check(operator: QConv2d | QDense, seed: int) -> None:
+        made = select(operator, SIMD128)
+        assert isinstance(made, Implementation)
+        assert kernel.name in {made.kernel, *(other.kernel for other in made.alternatives)}
+        assert_c_equals_reference([operator], [[elements(operator.inputs[0], seed)]], for_target(kernel, SIMD128))
 
     check()
 

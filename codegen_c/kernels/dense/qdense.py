@@ -202,6 +202,10 @@ class DenseKernel:
             blocks=blocks,
         )  # fmt: skip
 
+    def whole(self, constraints: tuple[Constraint, ...]) -> Kernel:
+        """Return a kernel that computes all of a layer, never rows of its result or parts of its input."""
+        return Kernel(name=self.name, title=self.title, operator=QDense, implement=self._whole, constraints=constraints)
+
     def packed(self, constraints: tuple[Constraint, ...]) -> Kernel:
         """Return the kernel for weights of 4 bits, which computes all of a layer."""
         return Kernel(

@@ -1,4 +1,4 @@
-"""Factors of 32-bit sums of two elements that give every pair of bytes the element of the kernel's reference.
+"""Factors of sums of two elements that give every pair of bytes the element of the kernel's reference.
 
 There are only 65,536 pairs of bytes, so all are compared. The element of a pair bounds start + first * a + second * b
 from both sides; near the real factors, the bounds of all pairs leave an interval for the start, or none.
@@ -21,7 +21,7 @@ _NEAR = sorted(
     ((i, j) for i in range(-REACH, REACH + 1) for j in range(-REACH, REACH + 1)), key=lambda d: d[0] ** 2 + d[1] ** 2
 )
 _SUM_BITS = 31
-_FARTHEST = 1 << 40
+_FARTHEST = 1 << 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,11 @@ class NarrowSums:
 
 
 @lru_cache(maxsize=64)
-def narrow_sums(operator: QBinary) -> NarrowSums | None:
-    """Return the nearest factors of a sum or difference of bytes that agree with the reference; None if none do."""
+def narrow_sums(operator: QBinary, *, sum_bits: int = _SUM_BITS, factor_bits: int = _SUM_BITS) -> NarrowSums | None:
+    """Return the nearest factors of a sum or difference of bytes that agree with the reference; None if none do.
+
+    sum_bits, factor_bits: limits of the magnitude of sums and factors.
+    """
     if operator.function == "multiply":
         return None
     a, b = (np.arange(256)[:, None] + np.iinfo(tensor.dtype).min for tensor in operator.inputs)
@@ -47,8 +50,9 @@ def narrow_sums(operator: QBinary) -> NarrowSums | None:
     zero_point = quantization(operator.output).zero_point
     pairs = zip(ratios, operator.inputs, strict=True)
     span = sum(abs(ratio) * largest_distance(tensor) for ratio, tensor in pairs) + abs(zero_point) + 1
-    shift = _SUM_BITS - 1 - int(np.ceil(np.log2(span)))
-    if not 1 <= shift < _SUM_BITS:
+    largest = max(abs(ratio) for ratio in ratios)
+    shift = min(sum_bits - 1 - int(np.ceil(np.log2(span))), factor_bits - 1 - int(np.ceil(np.log2(largest))))
+    if not 1 <= shift < sum_bits:
         return None
     operands = [x.astype(tensor.dtype) for x, tensor in zip(np.broadcast_arrays(a, b), operator.inputs, strict=True)]
     elements = qbinary.reference(operator, operands)[0].astype(np.int64)
@@ -59,7 +63,7 @@ def narrow_sums(operator: QBinary) -> NarrowSums | None:
         sums = first * a + second * b
         low, high = int((least - sums).max()), int((most - sums).min())
         start = (low + high) // 2
-        # Rounding must not carry beyond 32 bits.
-        if low <= high and int(np.abs(sums + start).max()) + (1 << shift) < 1 << _SUM_BITS:
+        # Rounding must not carry beyond the bits of a sum.
+        if low <= high and int(np.abs(sums + start).max()) + (1 << shift) < 1 << sum_bits:
             return NarrowSums(first=first, second=second, start=start, shift=shift)
     return None

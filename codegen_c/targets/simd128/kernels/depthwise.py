@@ -17,6 +17,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.requantize import quantized_bytes
 from codegen_c.kernels.shared.window import over
 from codegen_c.operators.kinds import Array, QConv2d, Window
 from codegen_c.targets.simd128.kernels.products import (
@@ -25,7 +26,10 @@ from codegen_c.targets.simd128.kernels.products import (
     PARAMETERS,
     STORED_AT_ONCE,
     copied_numbers,
+    nine_bits,
+    offset_member,
     rescale,
+    stored_weights,
     sums_leave_room,
 )
 from codegen_c.targets.simd128.kernels.rescale import UNIT
@@ -56,7 +60,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
     return Parts(
         parameters=PARAMETERS,
         constants=(("weights", weights), ("factors", finish.table(qconv2d.start_of(operator)))),
-        members={"rescale": finish.members()},
+        members={"rescale": finish.members(), **offset_member(operator.weight)},
         functions=(_row(operator, stored),),
         leading=("$_row",),
         scratch_bytes=NUMBER_BYTES * (copied + STORED_AT_ONCE),
@@ -77,9 +81,10 @@ def _pairs(window: Window) -> list[tuple[Tap, Tap | None]]:
 
 
 def _pack(operator: QConv2d) -> Array:
-    """Pack int8[units, pairs of taps, 8 channels, 2]: taps in the order of `_pairs`, padded with 0."""
-    taps = pack(operator.weight).reshape(*operator.window.kernel, -1)
-    none = np.zeros_like(taps[0, 0])
+    """Pack int8[units, pairs of taps, 8 channels, 2]: taps in the order of `_pairs`, padded with weights of 0."""
+    stored, offset = stored_weights(operator.weight)
+    taps = pack(stored).reshape(*operator.window.kernel, -1)
+    none = np.full_like(taps[0, 0], -offset)
     both = np.array(
         [[taps[first], none if second is None else taps[second]] for first, second in _pairs(operator.window)]
     )
@@ -123,7 +128,7 @@ def _unit(operator: QConv2d, pitch: int, pixels: int) -> list[str]:
     for index, (first, second) in enumerate(pairs):
         for p in range(pixels):
             taps = f"{place(first, p)}, {place(second or first, p)}"
-            lines.append(f"tvm_ext_simd128_add_taps(sums{p}, {taps}, &f[{16 * index}]);")
+            lines.append(f"tvm_ext_simd128_add_taps(&$_layer, sums{p}, {taps}, &f[{16 * index}]);")
     for p in range(pixels):
         target = f"&pixel[k + {p * pitch}]" if p else "&pixel[k]"
         end = f"{target}, sums{p}[0], sums{p}[1], unit, {channels} - k"
@@ -132,7 +137,7 @@ def _unit(operator: QConv2d, pitch: int, pixels: int) -> list[str]:
 
 
 DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
-KERNEL = DEPTHWISE.kernel(
+QDEPTHWISE = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_simd128",
         title="Quantized depthwise convolution, 8 channels of four output pixels at a time",
@@ -140,3 +145,15 @@ KERNEL = DEPTHWISE.kernel(
         constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
+QDEPTHWISE_NINE_BITS = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_simd128_nine_bits",
+        title="Quantized depthwise convolution with weights of 9 bits, 8 channels of four output pixels at a time",
+        operator=QConv2d,
+        constraints=(
+            is_depthwise, few_taps, quantized_bytes, nine_bits, qconv2d.sums_fit, qconv2d.rescaled_sums_fit,
+            sums_leave_room,
+        ),
+    )
+)  # fmt: skip
+KERNELS = (QDEPTHWISE, QDEPTHWISE_NINE_BITS)

@@ -1,6 +1,6 @@
 """Kernels for sums of two quantized tensors, 8 elements at a time, and for maxima of windows, 16 channels at a time.
 
-Sums: int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...], by factors of 32 bits that give every pair of
+Sums: int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...], by factors of 31 bits that give every pair of
 elements its result (narrow_sums.py). Maxima: int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Any rounding.
 """
 
@@ -14,7 +14,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Stored
 from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.shared.layer import image, one_image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.narrow_sums import narrow_sums
+from codegen_c.kernels.shared.narrow_sums import NarrowSums, narrow_sums
 from codegen_c.kernels.shared.product_kernel import activations
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary, QPool2d
@@ -29,22 +29,40 @@ HEADER = "tvm_ext_simd128_plain.h"
 SUMS, MAXIMA = "tvm_ext_simd128_qbinary_layer", "tvm_ext_simd128_maxima_layer"
 
 
-def has_narrow_sums(operator: QBinary, target: Target) -> bool:
-    """the operator must be a sum or difference for which factors of 32 bits give each pair of elements its result"""
-    return narrow_sums(operator) is not None
+LOW_BITS = 15
+"""Bits of the low parts of factors and sums. Each part of a factor fits a number of 16 bits."""
+
+
+def factors(operator: QBinary) -> NarrowSums | None:
+    """Return factors of 31 bits and sums of 46 bits with their signs, or coarser ones; None if neither exist.
+
+    Fine factors leave pairs of elements apart that fall on different sides of a half. Where scales are multiples of
+    each other, pairs fall on halves, and coarse factors may move all of them in the direction in which it is rounded.
+    """
+    found = narrow_sums(operator, sum_bits=LOW_BITS + 30, factor_bits=LOW_BITS + 15) or narrow_sums(operator)
+    return None if found is None or found.shift < LOW_BITS else found
+
+
+def has_factors(operator: QBinary, target: Target) -> bool:
+    """the operator must be a sum or difference for which factors of 31 bits give each pair of elements its result"""
+    return factors(operator) is not None
 
 
 def sums(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
-    portable, output, narrow = qbinary.implement(operator, target, stored), operator.output, narrow_sums(operator)
-    assert narrow is not None, "has_narrow_sums is a constraint"
+    portable, output, found = qbinary.implement(operator, target, stored), operator.output, factors(operator)
+    assert found is not None, "has_factors is a constraint"
+    numbers = (found.first, found.second, found.start + (1 << (found.shift - 1)))
+    *highs, high_start = (number >> LOW_BITS for number in numbers)
+    *lows, low_start = (number & ((1 << LOW_BITS) - 1) for number in numbers)
+    high_factors, low_factors = (f"{{{one}, {other}}}" for one, other in (highs, lows))
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
     rings, layer = with_rings(SUMS, stored, ("first", "second"))
     rows = "row_begin, row_end" if portable.spatial else "0, 1"
     _, height, columns, channels = one_image(output).shape
     helpers = shapes(SUMS, {
         "first": first, "second": second, "output": image(one_image(output), stored=stored),
-        "start": narrow.start + (1 << (narrow.shift - 1)), "first_factor": narrow.first,
-        "second_factor": narrow.second, "shift": narrow.shift, "low": operator.low, "high": operator.high,
+        "high_factors": high_factors, "low_factors": low_factors, "high_start": high_start, "low_start": low_start,
+        "shift": found.shift - LOW_BITS, "low": operator.low, "high": operator.high,
     })  # fmt: skip
     body = "\n".join([*rings, f"tvm_ext_simd128_qbinary({layer}, input0, input1, output, {rows});"])
     return replace(
@@ -90,7 +108,7 @@ QBINARY = Kernel(
     title="Quantized add and subtract of tensors of one shape, 8 elements at a time",
     operator=QBinary,
     implement=sums,
-    constraints=(*qbinary.QBINARY.constraints, has_narrow_sums),
+    constraints=(*qbinary.QBINARY.constraints, has_factors),
 )
 MAXIMUM = Kernel(
     name="qmaximum_simd128",

@@ -1,7 +1,8 @@
 """Kernels for quantized convolutions and dense layers: 8 output channels of four pixels at a time.
 
 int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], int32 sums modulo 2^32. The rows that windows
-read are copied to scratch as numbers of 16 bits, with the zero point as padding. Any rounding.
+read are copied to scratch as numbers of 16 bits, with the zero point as padding. Any rounding. Weights of 9 bits, from
+-255 to 255, are stored as int8 less an offset, which is added after they are widened to 16 bits.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.qdense import DenseKernel, DenseParts
 from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.bit_widths import NINE_BITS, UINT8_MAX
 from codegen_c.kernels.shared.layer import row_of_vectors, shapes
 from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, room_for_sums
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
+from codegen_c.kernels.shared.requantize import quantized_bytes
 from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType, Window
 from codegen_c.targets.simd128.kernels.rescale import UNIT, UnitRescale
 
@@ -40,10 +43,31 @@ PIXELS = 4
 STORED_AT_ONCE = 16
 """Numbers that copies and pairs may reach beyond the last element of the copied rows."""
 NUMBER_BYTES = 2
+INT8 = np.iinfo(np.int8)
 PAIR_INSTRUCTIONS = {1: 7, 2: 12, 3: 17, 4: 22}
 """Instructions of a pair of elements of a unit, by the number of pixels."""
 UNIT_INSTRUCTIONS = 12
 """Instructions around the runs of a unit, for each group of pixels."""
+
+
+def nine_bits(operator: QConv2d | QDense, target: Target) -> bool:
+    """weights must need 9 bits and come from bytes with one zero point, their scales be float32 and the bias int32"""
+    types = (operator.weight.dtype, operator.weight_scale.dtype, operator.bias.dtype)
+    return types == (NINE_BITS, "float32", "int32") and int(np.ptp(operator.weight)) <= UINT8_MAX
+
+
+def stored_weights(weight: Array) -> tuple[Array, int]:
+    """Return weights less an offset, int8, and the offset: 0 for weights of int8."""
+    if weight.dtype == np.int8:
+        return weight, 0
+    offset = max(int(weight.max()) - INT8.max, 0) + min(int(weight.min()) - INT8.min, 0)  # one of them is 0
+    return (weight - offset).astype(np.int8), offset
+
+
+def offset_member(weight: Array) -> dict[str, Value]:
+    """Return the member of a layer's structure for the offset of its weights, if they have one."""
+    _, offset = stored_weights(weight)
+    return {"weight_offset": offset} if offset else {}
 
 
 def rescale(operator: QConv2d) -> UnitRescale:
@@ -74,10 +98,10 @@ class WindowRuns:
         return -(-self.length // 2)
 
     def pack(self, weight: Array) -> Array:
-        """Pack int8[K, ...] as int8[units, runs, pairs, 8, 2], padded with 0."""
-        channels, runs = len(weight), self.rows * self.turn
-        full = np.zeros((-(-channels // UNIT) * UNIT, runs, 2 * self.pairs), dtype=np.int8)
-        full[:channels, :, : self.length] = weight.reshape(channels, runs, self.length)
+        """Pack weights[K, ...] as int8[units, runs, pairs, 8, 2] less their offset, padded with weights of 0."""
+        channels, runs, (stored, offset) = len(weight), self.rows * self.turn, stored_weights(weight)
+        full = np.full((-(-channels // UNIT) * UNIT, runs, 2 * self.pairs), -offset, dtype=np.int8)
+        full[:channels, :, : self.length] = stored.reshape(channels, runs, self.length)
         packed = full.reshape(-1, UNIT, runs, self.pairs, 2).transpose(0, 2, 3, 1, 4)
         return np.ascontiguousarray(packed)
 
@@ -106,7 +130,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
     return Parts(
         parameters=PARAMETERS,
         constants=(("weights", runs.pack(operator.weight)), ("factors", finish.table(qconv2d.start_of(operator)))),
-        members=runs.members(finish),
+        members={**runs.members(finish), **offset_member(operator.weight)},
         scratch_bytes=NUMBER_BYTES * (copied + STORED_AT_ONCE),
         instructions=rows * (runs.instructions(output.shape[2], channels, finish) + copied * 3 // 8),
         passes=Passes.of_product(
@@ -144,6 +168,7 @@ def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DensePar
     layer = shapes(LAYER, {
         **row_of_vectors(operator),
         **runs.members(finish),
+        **offset_member(operator.weight),
     })  # fmt: skip
     parts = DenseParts(
         parameters=PARAMETERS,
@@ -171,4 +196,24 @@ QDENSE = DenseKernel(
 ).kernel((*qdense.CONSTRAINTS, qdense_sums_leave_room))
 
 
-KERNELS = (QCONV2D, QDENSE)
+# Weights of 9 bits: the same loops, which add an offset to the weights.
+
+QCONV2D_NINE_BITS = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_simd128_nine_bits",
+        title="Quantized convolution with weights of 9 bits, 8 channels of four output pixels at a time",
+        operator=QConv2d,
+        constraints=(
+            qconv2d.is_ungrouped, quantized_bytes, nine_bits, qconv2d.sums_fit, qconv2d.rescaled_sums_fit,
+            sums_leave_room,
+        ),
+    )
+)  # fmt: skip
+QDENSE_NINE_BITS = DenseKernel(
+    name="qdense_simd128_nine_bits",
+    title="Quantized dense layer with weights of 9 bits, 8 output channels of four vectors at a time",
+    layer=dense_layer,
+).whole((quantized_bytes, nine_bits, qdense.sums_fit, qdense.rescaled_sums_fit, qdense_sums_leave_room))
+
+
+KERNELS = (QCONV2D, QDENSE, QCONV2D_NINE_BITS, QDENSE_NINE_BITS)

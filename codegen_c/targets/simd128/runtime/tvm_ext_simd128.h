@@ -34,6 +34,11 @@ TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_i16x8_splat(int32_t value)
     return wasm_i16x8_splat((int16_t)value);
 }
 
+TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
+{
+    return wasm_i16x8_add(a, b);
+}
+
 /* Widens 8 elements of 8 bits. */
 TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_i16x8_widen(const uint8_t *source, bool is_unsigned)
 {
@@ -90,8 +95,9 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_high_product(tvm_ext_i32x4 value, con
         return wasm_i32x4_shuffle(first, second, 1, 3, 5, 7);
     }
     const v128_t half = wasm_i64x2_const_splat(INT64_C(1) << 30);
-    return wasm_i32x4_shuffle(wasm_i64x2_shr(wasm_i64x2_add(first, half), 31),
-                              wasm_i64x2_shr(wasm_i64x2_add(second, half), 31), 0, 2, 4, 6);
+    /* The low words of the shifted numbers do not depend on the sign, and few processors shift 64 bits with it. */
+    return wasm_i32x4_shuffle(wasm_u64x2_shr(wasm_i64x2_add(first, half), 31),
+                              wasm_u64x2_shr(wasm_i64x2_add(second, half), 31), 0, 2, 4, 6);
 }
 
 /* Returns high / 2^s, rounded: halves up, or away from zero if rounded twice. Each lane has its own s of at most
@@ -106,9 +112,20 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_divided(tvm_ext_i32x4 high, const int
     return wasm_i32x4_shr(wasm_i32x4_mul(sum, wasm_v128_load(powers)), (uint32_t)shift);
 }
 
-TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_plus(tvm_ext_i32x4 value, int32_t number)
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_splat(int32_t value)
 {
-    return wasm_i32x4_add(value, wasm_i32x4_splat(number));
+    return wasm_i32x4_splat(value);
+}
+
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    return wasm_i32x4_add(a, b);
+}
+
+/* Returns value / 2^shift, rounded down. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_right(tvm_ext_i32x4 value, int32_t shift)
+{
+    return wasm_i32x4_shr(value, (uint32_t)shift);
 }
 
 /* Clamps 8 results and stores elements of 8 bits. */
@@ -157,6 +174,14 @@ TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_i16x8_splat(int32_t value)
         result.lane[i] = (int16_t)value;
     }
     return result;
+}
+
+TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        a.lane[i] = (int16_t)(a.lane[i] + b.lane[i]);
+    }
+    return a;
 }
 
 /* Widens 8 elements of 8 bits. */
@@ -251,10 +276,25 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_divided(tvm_ext_i32x4 high, const int
     return high;
 }
 
-TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_plus(tvm_ext_i32x4 value, int32_t number)
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_splat(int32_t value)
+{
+    const tvm_ext_i32x4 result = {{value, value, value, value}};
+    return result;
+}
+
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     for (int32_t i = 0; i < 4; ++i) {
-        value.lane[i] += number;
+        a.lane[i] = (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]);
+    }
+    return a;
+}
+
+/* Returns value / 2^shift, rounded down. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_i32x4_right(tvm_ext_i32x4 value, int32_t shift)
+{
+    for (int32_t i = 0; i < 4; ++i) {
+        value.lane[i] >>= shift;
     }
     return value;
 }

@@ -1,7 +1,7 @@
 /* Convolutions and dense layers on quantized images: 8 channels of four output pixels at a time.
  *
  * Weights have 8 bits in the order [units][runs][pairs of elements][channels of the unit][2]. A run is contiguous in
- * the copied rows; one of odd length ends with a weight of 0. */
+ * the copied rows; one of odd length ends with a weight of 0, or minus the offset of all weights. */
 #ifndef TVM_EXT_SIMD128_CONV2D_H
 #define TVM_EXT_SIMD128_CONV2D_H
 
@@ -15,16 +15,17 @@ typedef struct {
     tvm_ext_window window;
     int32_t turn;  /* runs in each row of the window */
     int32_t pairs; /* pairs of elements in a run */
+    int32_t weight_offset; /* added to all stored weights: not 0 if weights have 9 bits */
     tvm_ext_simd128_rescale rescale;
 } tvm_ext_simd128_conv2d_layer;
 
 /* Adds the products of a run of `pixels` pixels, `step` numbers apart, to their sums. */
-TVM_EXT_INLINE void tvm_ext_simd128_add_run(tvm_ext_i32x4 *sums, const int16_t *run, int32_t step,
-                                            const uint8_t *weights, int32_t pairs, int32_t pixels)
+TVM_EXT_INLINE void tvm_ext_simd128_add_run(const tvm_ext_simd128_conv2d_layer *layer, tvm_ext_i32x4 *sums,
+                                            const int16_t *run, int32_t step, const uint8_t *weights, int32_t pixels)
 {
-    for (int32_t i = 0; i < pairs; ++i) {
-        const tvm_ext_i16x8 first = tvm_ext_i16x8_widen(&weights[16 * i], false);
-        const tvm_ext_i16x8 second = tvm_ext_i16x8_widen(&weights[(16 * i) + 8], false);
+    for (int32_t i = 0; i < layer->pairs; ++i) {
+        const tvm_ext_i16x8 first = tvm_ext_simd128_weights(&weights[16 * i], layer->weight_offset);
+        const tvm_ext_i16x8 second = tvm_ext_simd128_weights(&weights[(16 * i) + 8], layer->weight_offset);
         for (int32_t p = 0; p < pixels; ++p) {
             const tvm_ext_i16x8 pair = tvm_ext_i16x8_pair(&run[(p * step) + (2 * i)]);
             sums[2 * p] = tvm_ext_i32x4_add_pairs(sums[2 * p], pair, first);
@@ -51,7 +52,7 @@ TVM_EXT_INLINE void tvm_ext_simd128_pixels(const tvm_ext_simd128_conv2d_layer *l
         for (int32_t r = 0; r < window->rows; ++r) {
             for (int32_t s = 0; s < layer->turn; ++s) {
                 const int32_t first = (r * length) + (s * window->column_dilation * layer->input.channels);
-                tvm_ext_simd128_add_run(sums, &place[first], step, weights, layer->pairs, pixels);
+                tvm_ext_simd128_add_run(layer, sums, &place[first], step, weights, pixels);
                 weights = &weights[16 * layer->pairs];
             }
         }

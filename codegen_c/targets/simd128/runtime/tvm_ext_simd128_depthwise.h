@@ -10,6 +10,7 @@ typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
+    int32_t weight_offset; /* added to all stored weights: not 0 if weights have 9 bits */
     tvm_ext_simd128_rescale rescale;
 } tvm_ext_simd128_depthwise_layer;
 
@@ -25,13 +26,15 @@ TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_i16x8_load(const int16_t *source)
 }
 
 /* Adds the products of two taps to the sums of 8 channels. weights: of both taps, interleaved. */
-TVM_EXT_INLINE void tvm_ext_simd128_add_taps(tvm_ext_i32x4 *sums, const int16_t *first, const int16_t *second,
-                                             const uint8_t *weights)
+TVM_EXT_INLINE void tvm_ext_simd128_add_taps(const tvm_ext_simd128_depthwise_layer *layer, tvm_ext_i32x4 *sums,
+                                             const int16_t *first, const int16_t *second, const uint8_t *weights)
 {
     const tvm_ext_i16x8 a = tvm_ext_i16x8_load(first);
     const tvm_ext_i16x8 b = tvm_ext_i16x8_load(second);
-    sums[0] = tvm_ext_i32x4_add_pairs(sums[0], tvm_ext_i16x8_low_turns(a, b), tvm_ext_i16x8_widen(weights, false));
-    sums[1] = tvm_ext_i32x4_add_pairs(sums[1], tvm_ext_i16x8_high_turns(a, b), tvm_ext_i16x8_widen(&weights[8], false));
+    sums[0] = tvm_ext_i32x4_add_pairs(sums[0], tvm_ext_i16x8_low_turns(a, b),
+                                      tvm_ext_simd128_weights(weights, layer->weight_offset));
+    sums[1] = tvm_ext_i32x4_add_pairs(sums[1], tvm_ext_i16x8_high_turns(a, b),
+                                      tvm_ext_simd128_weights(&weights[8], layer->weight_offset));
 }
 
 /* Computes output rows [row_begin, row_end) of all images. scratch: space for the rows and 15 more numbers. */

@@ -5,17 +5,20 @@
 #include "tvm_ext_simd128_rescale.h"
 
 #define TVM_EXT_SIMD128_BYTES 16
+#define TVM_EXT_SIMD128_LOW_BITS 15
 
-/* An element is start + first_factor * a + second_factor * b, shifted right, then clamped. The compiler uses it only if
- * each pair of elements gets its result; sums of two of the three terms may wrap around. */
+/* An element is start + first * a + second * b, shifted right, then clamped. Factors have 31 bits and sums 46: both
+ * are in two parts, `high` * 2^15 + `low`, where `low` is not below 0. The compiler uses it only if each pair of
+ * elements gets its result. */
 typedef struct {
     tvm_ext_image first;
     tvm_ext_image second;
     tvm_ext_image output;
-    int32_t start; /* holds the zero points, and one half for rounding */
-    int32_t first_factor;
-    int32_t second_factor;
-    int32_t shift;
+    int16_t high_factors[2]; /* of the first and of the second element */
+    int16_t low_factors[2];
+    int32_t high_start; /* holds the zero points, and one half for rounding */
+    int32_t low_start;
+    int32_t shift; /* of the high parts: the shift of sums minus 15 */
     int32_t low;
     int32_t high;
 } tvm_ext_simd128_qbinary_layer;
@@ -30,28 +33,15 @@ typedef struct {
     int32_t high;
 } tvm_ext_simd128_maxima_layer;
 
-/* Returns four sums, of the low or the high lanes of a and b. */
-TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_simd128_four_sums(const tvm_ext_simd128_qbinary_layer *layer, tvm_ext_i16x8 a,
-                                                       tvm_ext_i16x8 b, bool is_high)
+/* Returns the results of four pairs of elements. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_simd128_four_sums(const tvm_ext_simd128_qbinary_layer *layer, tvm_ext_i16x8 pairs)
 {
-#if defined(__wasm_simd128__)
-    const v128_t x = is_high ? wasm_i32x4_extend_high_i16x8(a) : wasm_i32x4_extend_low_i16x8(a);
-    const v128_t z = is_high ? wasm_i32x4_extend_high_i16x8(b) : wasm_i32x4_extend_low_i16x8(b);
-    const v128_t first = wasm_i32x4_mul(x, wasm_i32x4_splat(layer->first_factor));
-    const v128_t second = wasm_i32x4_mul(z, wasm_i32x4_splat(layer->second_factor));
-    const v128_t sums = wasm_i32x4_add(wasm_i32x4_add(first, second), wasm_i32x4_splat(layer->start));
-    return wasm_i32x4_shr(sums, (uint32_t)layer->shift);
-#else
-    tvm_ext_i32x4 result;
-    for (int32_t i = 0; i < 4; ++i) {
-        const uint32_t x = (uint32_t)a.lane[is_high ? i + 4 : i];
-        const uint32_t z = (uint32_t)b.lane[is_high ? i + 4 : i];
-        const uint32_t sum =
-            (uint32_t)layer->start + ((uint32_t)layer->first_factor * x) + ((uint32_t)layer->second_factor * z);
-        result.lane[i] = (int32_t)sum >> layer->shift;
-    }
-    return result;
-#endif
+    const tvm_ext_i16x8 low_factors = tvm_ext_i16x8_pair(layer->low_factors);
+    const tvm_ext_i16x8 high_factors = tvm_ext_i16x8_pair(layer->high_factors);
+    const tvm_ext_i32x4 low = tvm_ext_i32x4_add_pairs(tvm_ext_i32x4_splat(layer->low_start), pairs, low_factors);
+    const tvm_ext_i32x4 high = tvm_ext_i32x4_add_pairs(tvm_ext_i32x4_splat(layer->high_start), pairs, high_factors);
+    return tvm_ext_i32x4_right(tvm_ext_i32x4_add(high, tvm_ext_i32x4_right(low, TVM_EXT_SIMD128_LOW_BITS)),
+                               layer->shift);
 }
 
 /* Computes 8 elements. */
@@ -60,8 +50,8 @@ TVM_EXT_INLINE void tvm_ext_simd128_sum(const tvm_ext_simd128_qbinary_layer *lay
 {
     const tvm_ext_i16x8 a = tvm_ext_i16x8_widen(first, layer->first.is_unsigned);
     const tvm_ext_i16x8 b = tvm_ext_i16x8_widen(second, layer->second.is_unsigned);
-    tvm_ext_i32x4_store_bytes(output, tvm_ext_simd128_four_sums(layer, a, b, false),
-                              tvm_ext_simd128_four_sums(layer, a, b, true), layer->low, layer->high,
+    tvm_ext_i32x4_store_bytes(output, tvm_ext_simd128_four_sums(layer, tvm_ext_i16x8_low_turns(a, b)),
+                              tvm_ext_simd128_four_sums(layer, tvm_ext_i16x8_high_turns(a, b)), layer->low, layer->high,
                               layer->output.is_unsigned);
 }
 

@@ -33,7 +33,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_simd128_rescaled(const tvm_ext_simd128_resc
     }
     const tvm_ext_i32x4 high = tvm_ext_i32x4_high_product(sums, first, rescale->rounds_twice);
     const tvm_ext_i32x4 result = tvm_ext_i32x4_divided(high, second, third, rescale->shift, rescale->rounds_twice);
-    return tvm_ext_i32x4_plus(result, rescale->zero_point);
+    return tvm_ext_i32x4_add(result, tvm_ext_i32x4_splat(rescale->zero_point));
 }
 
 /* Stores the first `count` elements of a unit. */
@@ -49,6 +49,13 @@ TVM_EXT_INLINE void tvm_ext_simd128_end(const tvm_ext_simd128_rescale *rescale, 
         tvm_ext_i32x4_store_bytes(elements, low, high, rescale->low, rescale->high, rescale->is_unsigned);
         (void)memcpy(target, elements, (size_t)count);
     }
+}
+
+/* Returns 8 weights of 8 bits plus an offset, which weights of 9 bits have. */
+TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_simd128_weights(const uint8_t *weights, int32_t offset)
+{
+    const tvm_ext_i16x8 result = tvm_ext_i16x8_widen(weights, false);
+    return offset == 0 ? result : tvm_ext_i16x8_add(result, tvm_ext_i16x8_splat(offset));
 }
 
 /* Writes `value` `count` times, in whole vectors. */
