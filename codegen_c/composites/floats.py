@@ -10,6 +10,7 @@ import numpy as np
 
 from codegen_c.composites.chains import INTEGERS, after_anchor, chain_of, inputs_of, rounding_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
+from codegen_c.composites.interpolation import image_taps
 from codegen_c.composites.movement import movement_operator
 from codegen_c.composites.normalization import float_normalize
 from codegen_c.composites.products import float_product
@@ -22,6 +23,7 @@ from codegen_c.operators.kinds import (
     Dense,
     Elementwise,
     HalfCast,
+    Interpolate,
     Operator,
     Pool2d,
     Quantization,
@@ -198,6 +200,22 @@ def _pool(composite: Composite, anchor: Call, window: Window | NoMatch, count_in
     return operator, tuple(after[0].inputs)
 
 
+def _interpolate(composite: Composite, anchor: Call) -> Match | NoMatch:
+    """Return an interpolation of an image from take, multiply and add."""
+    source, output = composite.inputs[0], composite.outputs[0]
+    if len(composite.inputs) != 1:
+        return NoMatch("reads more than one activation")
+    shapes = (source.shape, output.shape)
+    found = image_taps(composite.calls, composite.function.params[0], shapes, composite.calls[-1].var)
+    if isinstance(found, NoMatch):
+        return found
+    operator = Interpolate(
+        inputs=(replace(source, shape=found.before),), outputs=(replace(output, shape=found.after),), rows=found.rows,
+        columns=found.columns,
+    )  # fmt: skip
+    return operator, (0,)
+
+
 def _softmax(composite: Composite, anchor: Call) -> Match | NoMatch:
     rank = len(composite.inputs[0].shape)
     if len(composite.calls) != 1 or rank == 0 or int(anchor.attrs.axis) % rank != rank - 1:
@@ -207,6 +225,7 @@ def _softmax(composite: Composite, anchor: Call) -> Match | NoMatch:
 
 
 _ANCHORS = {
+    "take": _interpolate,
     "nn.conv2d": _conv2d,
     "nn.conv2d_transpose": _conv2d,
     "matmul": _dense,

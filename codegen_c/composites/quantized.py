@@ -7,7 +7,6 @@ their multipliers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from codegen_c.composites.chains import INTEGERS, Dequantized, QuantizedChain, q
 from codegen_c.composites.constant_channels import plain_constant_channels
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
+from codegen_c.composites.interpolation import image_taps
 from codegen_c.composites.normalization import group_operator, normalize_operator
 from codegen_c.composites.products import product_operator
 from codegen_c.composites.scalar_calls import ProgramBuilder
@@ -244,31 +244,18 @@ def _interpolate(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     """Return an interpolation, from take, multiply and add as one matrix of weights for each axis."""
     if len(chain.inputs) != 1 or chain.rounding != "onnx":
         return NoMatch("reads more than one activation")
-    if max(*chain.inputs[0].shape, *chain.output.shape, 1) > LONGEST_AXIS:
-        return NoMatch(f"has an axis of more than {LONGEST_AXIS} elements")
-    values: dict[Any, list[np.ndarray]] = {}
-    for call in chain.composite.calls[:-1]:
-        if call.name == "dequantize" and call.var in chain.parameters:
-            # The input is a weighted sum of itself: one identity matrix for each axis.
-            values[call.var] = [np.eye(extent, dtype=np.float32) for extent in chain.inputs[0].shape]
-            continue
-        known = [values[value.var] for value in call.operands if value.var in values]
-        arrays = [value.array for value in call.operands if value.array is not None]
-        made = matrices_after(call, known, arrays)
-        if made is None:
-            return NoMatch("is not a sum of elements along each axis")
-        values[call.var] = made
-    matrices = values[chain.body[-1].var]
-    images = images_of(matrices)
-    if images is None:
-        return NoMatch("interpolates along other axes than rows and columns")
-    before, row, after = images
+    calls = chain.composite.calls[:-1]
+    real = next((call for call in calls if call.name == "dequantize" and call.var in chain.parameters), None)
+    if real is None:
+        return NoMatch("reads no activation")
     (source,), output = chain.inputs, chain.output
-    rows, columns = matrices[row], matrices[row + 1]
+    others = [call for call in calls if call is not real]
+    found = image_taps(others, real.var, (source.shape, output.shape), chain.body[-1].var)
+    if isinstance(found, NoMatch):
+        return found
     operator = QInterpolate(
-        inputs=(replace(source, shape=(before, rows.shape[1], columns.shape[1], after)),),
-        outputs=(replace(output, shape=(before, rows.shape[0], columns.shape[0], after)),),
-        rows=taps_of(rows), columns=taps_of(columns), low=chain.low, high=chain.high, rounding=chain.rounding,
+        inputs=(replace(source, shape=found.before),), outputs=(replace(output, shape=found.after),), rows=found.rows,
+        columns=found.columns, low=chain.low, high=chain.high, rounding=chain.rounding,
     )  # fmt: skip
     return operator, (0,)
 
@@ -350,60 +337,6 @@ def _real(chain: QuantizedChain, value: CallOperand) -> np.ndarray | None:
         return value.array.astype(np.float64)
     given = chain.constants.get(value.var)
     return given.real if given else None
-
-
-LONGEST_AXIS = 4096
-"""Longest axis of an interpolation, whose matrix has as many elements as the square of the axis."""
-
-
-def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:
-    """Return the matrices after a call, computed from the matrices of its operands."""
-    if call.name == "take" and len(known) == 1 and len(arrays) == 1 and call.attrs.axis is not None:
-        axis = int(call.attrs.axis) % len(known[0])
-        return [matrix[arrays[0]] if i == axis else matrix for i, matrix in enumerate(known[0])]
-    if call.name == "multiply" and len(known) == 1 and len(arrays) == 1:
-        rank, factors = len(known[0]), arrays[0]
-        shape = (1,) * (rank - factors.ndim) + factors.shape
-        axis = int(np.argmax(shape))
-        if sum(extent > 1 for extent in shape) > 1:
-            return None
-        column = np.broadcast_to(factors.reshape(-1), known[0][axis].shape[0])[:, np.newaxis]
-        return [matrix * column if i == axis else matrix for i, matrix in enumerate(known[0])]
-    if call.name == "add" and len(known) == 2:
-        pairs = list(zip(*known, strict=True))
-        other = [i for i, (a, b) in enumerate(pairs) if not np.array_equal(a, b)]
-        if len(other) != 1:
-            return None
-        return [a + b if i == other[0] else a for i, (a, b) in enumerate(pairs)]
-    return None
-
-
-def images_of(matrices: list[np.ndarray]) -> tuple[int, int, int] | None:
-    """Return two adjacent axes that contain all axes that change, as rows and columns of images.
-
-    The result is (product of the extents before, index of the row axis, product of the extents after), or None.
-    """
-    fixed = [m.shape[0] == m.shape[1] and np.array_equal(m, np.eye(len(m), dtype=m.dtype)) for m in matrices]
-    changed = [axis for axis, same in enumerate(fixed) if not same]
-    if len(matrices) < 2 or not changed or changed[-1] - changed[0] > 1:
-        return None
-    # If only one axis changes, rows and columns are chosen so that a channel axis at the end is not one of them.
-    row = (
-        min(changed[0], len(matrices) - 2) if len(changed) == 2 or len(matrices) != 4 else (1 if changed[0] < 3 else 2)
-    )
-    extents = [len(matrix) for matrix in matrices]
-    return int(np.prod(extents[:row], dtype=np.int64)), row, int(np.prod(extents[row + 2 :], dtype=np.int64))
-
-
-def taps_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices and weights of the elements that each row of a matrix adds up.
-
-    A row with fewer elements repeats its last index with weight 0.
-    """
-    chosen = [np.flatnonzero(row) if row.any() else np.zeros(1, np.int64) for row in matrix]
-    count = max(len(places) for places in chosen)
-    weights = [np.pad(row[places], (0, count - len(places))) for row, places in zip(matrix, chosen, strict=True)]
-    return np.array([np.pad(places, (0, count - len(places)), "edge") for places in chosen]), np.array(weights)
 
 
 def weights_of(

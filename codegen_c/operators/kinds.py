@@ -278,6 +278,14 @@ class QMean(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Interpolate(Operator):
+    """Interpolation of float32 images; fields as in QInterpolate."""
+
+    rows: tuple[Array, Array]
+    columns: tuple[Array, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QInterpolate(Operator):
     """Interpolation of QDQ images: each row and column is a weighted sum of input rows and columns.
 

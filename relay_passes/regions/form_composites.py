@@ -1,12 +1,14 @@
 """Form composites: one private function per kernel, chains of float16 operators included.
 
-Rewrite: six shapes, in this order. Constants move inside; the composite stands at the position of its last member.
+Rewrite: seven shapes, in this order. Constants move inside; the composite stands at the position of its last member.
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul with constant w, and the
                                                                         element-wise operators that follow;
                                                                         range_quantize(a) alike
     half(f(float(x)))                              ->  c(x)             float16: either of the next two between casts,
                                                                         where a single kernel takes the whole chain
+    take(x, i) * a + take(x, j) * b                ->  c(x)             an interpolation that a kernel computes, also
+                                                                        along two axes
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and its element-wise operators
     op(x)                                          ->  c(x)             every other operator
 A quantized chain carries the model's rounding semantics (`ModelOrigin`) as its own `QuantizedRounding`.
@@ -36,6 +38,7 @@ from relay_passes.dataflow import (
 )
 from relay_passes.layout.channels_last import channels_last, laid_out
 from relay_passes.patterns import Dataflow
+from relay_passes.regions.weighted_sums import interpolations
 from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.names import RANGE_QUANTIZE, identifier, shared_prefix, unique
@@ -113,6 +116,7 @@ class _Rewriter:
             *self._accepted(self._dequantized(b) for b in reversed(self.sequence) if op_name(b.value) in PRODUCTS),
             *self._accepted(self._halves(b for b in reversed(self.sequence) if op_name(b.value) in FUSING)),
             *self._accepted(self._halves(b for b in self.sequence if op_name(b.value) in self.backend.elementwise)),
+            *self._accepted(self._interpolated(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.add"),
             *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in FUSING),
             *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
             *self._accepted(self._taken(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.take"),
@@ -193,6 +197,17 @@ class _Rewriter:
                 break
             members.insert(0, before)
         return Group(members=members, anchor=last)
+
+    def _interpolated(self, last: relax.VarBinding) -> Group | None:
+        """Return the group of weighted sums along one axis after the other, if a kernel interpolates by them."""
+        found: Group | None = None
+        for members in interpolations(last, self.producer):
+            ordered = sorted(members, key=lambda b: self.position[b.var])
+            group = Group(members=ordered, anchor=members[0])
+            if not self._has_kernel(group):
+                break
+            found = group
+        return found
 
     def _dequantized(self, anchor: relax.VarBinding) -> Group | None:
         """Return the group of `_anchored` for a quantized activation and dequantized weights, with its dequantizes."""

@@ -2,8 +2,8 @@
 
 Rewrite:
     call_tir(f, x, places, weights)  ->  take(x, places[:, 0]) * weights[:, 0] + take(x, places[:, 1]) * ...
-Leaves alone: every f that computes anything else, which a run on random numbers reveals, and modules without
-quantized values.
+Leaves alone: every f that computes anything else, which a run on random numbers reveals. In modules without quantized
+values, every f but those that add several rows or columns of images.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from relay_passes.dataflow import (
     bindings,
     constant,
     infer,
+    is_dataflow,
     is_quantized,
     names_in,
     op_name,
@@ -27,6 +28,8 @@ from relay_passes.dataflow import (
 from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.names import unique
 
+IMAGE_RANK = 4
+
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeInterpolations")
 class ExposeInterpolations:
@@ -34,16 +37,26 @@ class ExposeInterpolations:
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
-        if not is_quantized(func):
+        if not is_dataflow(func):
             return mod
+        of_images = not is_quantized(func)
         taken = names_in(func)
         sequence: list[relax.VarBinding] = []
         for binding in bindings(func):
-            axis = interpolated_axis(mod, binding.value)
+            is_left = of_images and not _is_image(binding.value)
+            axis = None if is_left else interpolated_axis(mod, binding.value)
             sequence += [binding] if axis is None else _weighted(binding, axis, taken)
         changed = mod.clone()
         changed.update_func(mod.get_global_var("main"), rebuild(func, sequence))
         return changed
+
+
+def _is_image(call: relax.Expr) -> bool:
+    """Return True for a call_tir of an image and of tables with several taps for each element of an axis."""
+    if op_name(call) != "relax.call_tir" or not isinstance(call.ty, relax.TensorType) or call.ty.ndim != IMAGE_RANK:
+        return False
+    tables = [array_of(field) for field in call.args[1].fields[1:]] if isinstance(call.args[1], relax.Tuple) else []
+    return any(table is not None and table.ndim == 2 and table.shape[1] > 1 for table in tables)
 
 
 def interpolated_axis(mod: tvm.IRModule, call: relax.Expr) -> int | None:

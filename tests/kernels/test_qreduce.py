@@ -17,6 +17,7 @@ from codegen_c.operators.kinds import QInterpolate, QMean, Quantization, TensorT
 from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from tests.kernels.harness import HOST
 from tests.kernels.helium import assert_same_bytes
+from tests.kernels.interpolation_taps import taps
 from tests.kernels.quantized import (
     FEW,
     assert_c_equals_reference,
@@ -63,20 +64,6 @@ def test_means_as_tensorflow_lite_rounds(operators: list[QMean], seed: int) -> N
         value = value / qmean.num_added(operator) if operator.divide else value
         steps = value / scale_of(operator.output) + quantization(operator.output).zero_point
         assert np.abs(result - np.clip(steps, operator.low, operator.high)).max() <= 1
-
-
-def taps(source: int, target: int, kind: str = "linear") -> tuple[np.ndarray, np.ndarray]:
-    """Interpolation at half-pixel centres: linear, cubic, or a mean of up to six elements."""
-    at = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
-    first, count = np.floor(at).astype(np.int64), {"linear": 2, "cubic": 4, "mean": 6}[kind]
-    places = first[:, None] + np.arange(count) - (count // 2 - 1)
-    distance = np.abs(places - at[:, None])
-    near, far = 1.25 * distance**3 - 2.25 * distance**2 + 1, -0.75 * (distance - 1) * (distance - 2) ** 2
-    weights = {
-        "linear": np.maximum(1 - distance, 0), "cubic": np.where(distance <= 1, near, far),
-        "mean": np.full(places.shape, 1 / count),
-    }[kind]  # fmt: skip
-    return np.clip(places, 0, source - 1), weights.astype(np.float32)
 
 
 @st.composite

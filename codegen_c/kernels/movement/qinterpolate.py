@@ -33,7 +33,7 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
 )
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.kinds import Array, QInterpolate
+from codegen_c.operators.kinds import Array, Interpolate, QInterpolate
 from tvm_ext.core.row_access import RowAccess
 
 WEIGHT_BITS = (11, 10, 9)
@@ -87,12 +87,12 @@ def adds_up_to_one(operator: QInterpolate, target: Target) -> bool:
     return bool(all(np.allclose(w.sum(axis=1), 1.0, atol=1e-4) for w in weights) and magnitudes <= LARGEST_WEIGHTS)
 
 
-def axes_are_short(operator: QInterpolate, target: Target) -> bool:
+def axes_are_short(operator: QInterpolate | Interpolate, target: Target) -> bool:
     """rows and columns of the input must be at most 32767"""
     return max(operator.inputs[0].shape[1:3]) <= np.iinfo(np.int16).max
 
 
-def rows_in_order(operator: QInterpolate, target: Target) -> bool:
+def rows_in_order(operator: QInterpolate | Interpolate, target: Target) -> bool:
     """input rows must ascend with the output's rows"""
     return bool((np.diff(operator.rows[0], axis=0) >= 0).all())
 
@@ -230,7 +230,7 @@ def implement_by(loops: InterpolationLoops, kernel: str, operator: QInterpolate,
         macs=output.num_elements * (row_taps + columns.slots),
         instructions=_instructions(loops, operator, row_taps, columns),
         accumulation="rows, columns ascending",
-        spatial=_rows(operator),
+        spatial=input_rows(operator),
         exact=True,
         pitched=True,
         row_pitched=True,
@@ -246,7 +246,8 @@ def _instructions(loops: InterpolationLoops, operator: QInterpolate, row_taps: i
     return round(images * height * (columns.computed * column + width * pixel))
 
 
-def _rows(operator: QInterpolate) -> Spatial:
+def input_rows(operator: QInterpolate | Interpolate) -> Spatial:
+    """Return which rows of the input each output row reads."""
     places = operator.rows[0]
     access = RowAccess(
         input_rows=operator.inputs[0].shape[1],
