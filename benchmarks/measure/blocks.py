@@ -42,7 +42,14 @@ from benchmarks.measure.riscv_blocks import coral_npu, riscv_vectors
 from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
 from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
-from benchmarks.measure.target_blocks import target_bytes, target_instructions, target_networks, wasm_times
+from benchmarks.measure.target_blocks import (
+    target_bytes,
+    target_cycles,
+    target_instructions,
+    target_lines,
+    target_networks,
+    wasm_times,
+)
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
 from benchmarks.measure.time_series_blocks import sequence_lengths, time_series
@@ -254,7 +261,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         modelled_files,
         placement_times, coral_npu, riscv_vectors, wasm_times, boards, grown_weights, generic_totals, generic_steps,
         recomputation,
-        target_bytes, target_instructions, target_networks,
+        target_bytes, target_cycles, target_instructions, target_lines, target_networks,
         free_orders, reached_orders, package_mutations, attribute_pairs, torch_networks, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
         shared_windows, ideas, rounding_files, rounding_not_compared, rounding_instructions,

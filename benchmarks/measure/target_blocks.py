@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.measure.block_parts import result
 from benchmarks.measure.tables import table
 
+_KINDS_OF_LINES = ("description", "kernels", "headers", "machine", "platform")
+
 
 def target_instructions() -> str:
     """Executed instructions of each network on each platform, as its machine counts them."""
-    return _by_platform(lambda one: "-" if one["instructions"] is None else f"{one['instructions']:,}")
+    networks = result("targets")["networks"]
+    return _by_platform(lambda one: "-" if one["instructions"] is None else f"{one['instructions']:,}", networks)
+
+
+def target_cycles() -> str:
+    """Estimated cycles of each network on each platform whose core has a table of cycles."""
+    networks = result("targets")["networks"]
+    found = {
+        network: {name: one for name, one in platforms.items() if one.get("estimated_cycles") is not None}
+        for network, platforms in networks.items()
+    }
+    return _by_platform(lambda one: f"{one['estimated_cycles']:,}", found)
 
 
 def target_bytes() -> str:
     """RAM and flash of each network on each platform."""
-    return _by_platform(lambda one: f"{one['ram_bytes']:,} / {one['flash_bytes']:,}")
+    networks = result("targets")["networks"]
+    return _by_platform(lambda one: f"{one['ram_bytes']:,} / {one['flash_bytes']:,}", networks)
 
 
 def target_networks() -> str:
@@ -24,6 +38,21 @@ def target_networks() -> str:
     networks = result("targets")["networks"]
     rows = [(name, f"{next(iter(platforms.values()))['macs']:,}") for name, platforms in networks.items()]
     return table(("network, int8", "multiply-accumulates"), rows)
+
+
+def target_lines() -> str:
+    """Lines of each target, and those that had to change outside of its folders."""
+    rows: list[tuple[str, ...]] = []
+    for name, one in result("target_lines")["targets"].items():
+        files = len(one["outside_files"])
+        own = (f"{one[kind]:,}" if one[kind] else "-" for kind in _KINDS_OF_LINES)
+        changed = f"{one['outside_added']:,} / {one['outside_removed']:,} in {files}" if files else "none"
+        rows.append((name, *own, changed))
+    heads = (
+        "target", "description", "kernels", "C headers", "start-up code", "platform",
+        "outside: added / removed lines in files",
+    )  # fmt: skip
+    return table(heads, rows)
 
 
 def wasm_times() -> str:
@@ -46,8 +75,7 @@ def wasm_times() -> str:
     return table(heads, rows)
 
 
-def _by_platform(cell: Callable[[dict[str, Any]], str]) -> str:
-    networks = result("targets")["networks"]
+def _by_platform(cell: Callable[[dict[str, Any]], str], networks: Mapping[str, Mapping[str, dict[str, Any]]]) -> str:
     platforms = dict.fromkeys(name for found in networks.values() for name in found)
     rows = [
         (f"`{platform}`", *(cell(found[platform]) if platform in found else "-" for found in networks.values()))
