@@ -30,7 +30,7 @@ MACHINE_C = (".c", ".h", ".mjs")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class CountedTarget:
     """A target, or code that several targets share.
 
     folders: below `codegen_c/targets/`. shared: folders of other targets whose kernels it runs. platform: its file.
@@ -62,35 +62,37 @@ class TargetLines:
 
 
 TARGETS_OF_PAGE = (
-    Target(
+    CountedTarget(
         name="RISC-V Zve32f", folders=("riscv_floats",), added="codegen_c/targets/riscv_floats/target.py",
         platform="tvm_ext/platforms/riscv32_zve32f.toml",
     ),
-    Target(
+    CountedTarget(
         name="64-bit RISC-V on Linux", folders=("riscv_linux",), added="codegen_c/targets/riscv_linux/startup.py",
         shared=("riscv_vector", "riscv_floats"), platform="tvm_ext/platforms/riscv64_v.toml",
     ),
-    Target(
+    CountedTarget(
         name="Coral NPU", folders=("riscv_vector",), added="tvm_ext/boards/coral_npu.toml",
         platform="tvm_ext/boards/coral_npu.toml",
     ),
-    Target(
+    CountedTarget(
         name="AArch64 on Linux", folders=("host",), added="tvm_ext/platforms/raspberry_pi_4.toml",
         platform="tvm_ext/platforms/raspberry_pi_4.toml",
     ),
-    Target(
+    CountedTarget(
         name="Hexagon HVX", folders=("hexagon",), added="codegen_c/targets/hexagon/target.py",
         platform="tvm_ext/platforms/hexagon_v66.toml",
     ),
-    Target(
+    CountedTarget(
         name="WebAssembly", folders=("wasm", "simd128"), added="codegen_c/targets/wasm/startup.py",
         platform="tvm_ext/platforms/wasm.toml",
     ),
-    Target(
+    CountedTarget(
         name="Xtensa LX106", folders=("xtensa",), added="codegen_c/targets/xtensa/startup.py",
         platform="tvm_ext/platforms/xtensa_lx106.toml",
     ),
-    Target(name="all programs that run as a process", folders=(), added="codegen_c/targets/firmware/linux_calls.h"),
+    CountedTarget(
+        name="all programs that run as a process", folders=(), added="codegen_c/targets/firmware/linux_calls.h",
+    ),
 )  # fmt: skip
 
 
@@ -103,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def lines_of(target: Target) -> TargetLines:
+def lines_of(target: CountedTarget) -> TargetLines:
     """Return the lines of a target."""
     files = [path for folder in target.folders for path in (TARGETS / folder).rglob("*") if path.is_file()]
     kernels = [path for path in files if path.suffix == ".py" and "kernels" in path.parts[len(TARGETS.parts) :]]
@@ -120,7 +122,7 @@ def lines_of(target: Target) -> TargetLines:
     )  # fmt: skip
 
 
-def _changed_outside(target: Target) -> list[tuple[str, int, int]]:
+def _changed_outside(target: CountedTarget) -> list[tuple[str, int, int]]:
     """Return files outside of a target's folders that its commit changed, with lines that were added and removed."""
     commit = _git("log", "--diff-filter=A", "--format=%H", "--", target.added).split()[-1]
     own = (*DESCRIPTIONS, *(f"codegen_c/targets/{folder}/" for folder in (*target.folders, *target.shared)))
