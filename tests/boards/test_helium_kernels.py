@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from codegen_c.c_text.text import C_TYPES, block, literal
-from codegen_c.emit.build_files import emit_build_files
-from codegen_c.emit.firmware import emit_firmware
-from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.operators.kinds import Operator
-from codegen_c.program.interface import Interface, Port
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.targets.registry import instruction_set_of, runtime_text
+from tests.boards.on_board import assert_on_board
 from tests.boards.toy import build_elf, write_texts, write_toy
-from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
 from tests.kernels.helium_attention_samples import SAMPLES as ATTENTION_SAMPLES
 from tests.kernels.helium_samples import SAMPLES as LAYER_SAMPLES
 from tests.kernels.helium_side_samples import SAMPLES as SIDE_SAMPLES
-from tests.kernels.quantized import elements
-from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import run_qemu
-from tvm_ext.execution.samples import RunResult
 
 SAMPLES = LAYER_SAMPLES | ATTENTION_SAMPLES | SIDE_SAMPLES
 pytestmark = pytest.mark.board
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_gives_the_reference_bytes_on_the_board(name: str, tmp_path: Path) -> None:
-    kernel, operator = SAMPLES[name]
-    chosen = implementation(kernel, operator, StoredRows(), M55)
-    inputs = [elements(tensor, 7 + index) for index, tensor in enumerate(operator.inputs)]
-    result = run_on_board(tmp_path, operator, chosen, inputs)
-    np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
+BATCHES = [sorted(SAMPLES)[first : first + 12] for first in range(0, len(SAMPLES), 12)]
+"""Names of the samples that share a firmware, as linking and starting it cost more than a sample."""
 
 
-@pytest.mark.parametrize("name", ["conv", "groups", "side_pixels_deep", "side_pixels_one", "squares", "taps_5x5"])
-def test_a_frame_pointer_leaves_registers_enough(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}_to_{names[-1]}")
+def test_gives_the_reference_bytes_on_the_board(names: list[str]) -> None:
+    assert_samples(names, Platform.load("cortex_m55"))
+
+
+def test_a_frame_pointer_leaves_registers_enough() -> None:
     """GCC refused assembly whose operands took low registers, where r7 is the frame pointer."""
-    kernel, operator = SAMPLES[name]
-    chosen = implementation(kernel, operator, StoredRows(), M55)
-    inputs = [elements(tensor, 7 + index) for index, tensor in enumerate(operator.inputs)]
-    result = run_on_board(tmp_path, operator, chosen, inputs, flags=("-fno-omit-frame-pointer",))
-    np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
+    platform = Platform.load("cortex_m55")
+    flags = (*platform.toolchain.flags, "-fno-omit-frame-pointer")
+    with_frames = replace(platform, toolchain=replace(platform.toolchain, flags=flags))
+    assert_samples(["conv", "groups", "side_pixels_deep", "side_pixels_one", "squares", "taps_5x5"], with_frames)
+
+
+def assert_samples(names: Sequence[str], platform: Platform) -> None:
+    """One firmware of these samples gives the bytes of their references."""
+    samples = [SAMPLES[name] for name in names]
+    calls = [implementation(kernel, operator, StoredRows(), M55) for kernel, operator in samples]
+    assert_on_board(platform, calls, [operator for _, operator in samples], 7)
 
 
 ONE_BY_ONE = """#include "toy.h"
@@ -207,62 +204,3 @@ def run_vectors(folder: Path, source: str, headers: tuple[str, ...] = FLOAT_HEAD
     result = run_qemu(build_elf(folder, platform, folder / "build"), platform, toy.interface, [toy.sample])
     (x,) = toy.sample.values()
     return x.reshape(8), result.outputs[0]["out"]
-
-
-def run_on_board(
-    folder: Path, operator: Operator, chosen: Implementation, inputs: list[np.ndarray], *, flags: tuple[str, ...] = ()
-) -> RunResult:
-    """One kernel as a model of its own, for Cortex-M55. flags: of the compiler, beside the platform's own."""
-    platform = Platform.load("cortex_m55")
-    platform = replace(platform, toolchain=replace(platform.toolchain, flags=(*platform.toolchain.flags, *flags)))
-    ports = [
-        Port(name=f"x{i}", source=f"x{i}", shape=t.shape, dtype=t.dtype, quantization=t.quantization)
-        for i, t in enumerate(operator.inputs)
-    ]
-    tensor = operator.output
-    target = Port(name="y", source="y", shape=tensor.shape, dtype=tensor.dtype, quantization=tensor.quantization)
-    interface = Interface(model="toy", io="caller", inputs=tuple(ports), outputs=(target,))
-    sample = {port.source: array for port, array in zip(ports, inputs, strict=True)}
-    vector = TestVector(inputs=sample, outputs={"y": np.zeros(tensor.shape, tensor.dtype)})
-    arguments = [*(f"const {C_TYPES[p.dtype]} *{p.name}" for p in ports), f"{C_TYPES[tensor.dtype]} *y"]
-    head = f"int32_t toy_run({', '.join(arguments)})"
-    sizes = "".join(f"#define TOY_{p.name.upper()}_SIZE {int(np.prod(p.shape))}\n" for p in (*ports, target))
-    write_texts(
-        folder,
-        {
-            "toy.h": f"#ifndef TOY_H\n#define TOY_H\n#include <stdint.h>\n{sizes}{head};\n#endif\n",
-            "toy.c": "\n".join(
-                ['#include "toy.h"', source_text([chosen]), _tables(chosen), head, "{", block(_call(chosen)), "}\n"]
-            ),
-            **{name: path.read_text() for name, path in HEADERS.items()},
-            **emit_vectors(interface, [vector]),
-            **emit_selftest(interface),
-            **emit_build_files("toy", ["toy.c"], platform, "speed"),
-            **emit_firmware(interface, platform),
-        },
-    )
-    return run_qemu(build_elf(folder, platform, folder / "build"), platform, interface, [sample])
-
-
-def _tables(chosen: Implementation) -> str:
-    """Constants and scratch of the kernel."""
-    constants = [
-        f"static const {C_TYPES[str(a.dtype)]} {name}[] = {{{', '.join(literal(a.ravel()))}}};"
-        for name, a in chosen.constants
-    ]
-    scratch = [f"static uint8_t scratch[{chosen.scratch_bytes}];"] if chosen.scratch_bytes else []
-    return "\n".join([*constants, *scratch])
-
-
-def _call(chosen: Implementation) -> list[str]:
-    inputs = iter(range(len(chosen.function.parameters)))
-    rows = iter(("0", str(chosen.spatial.output_rows if chosen.spatial else 1)))
-    constants = iter(name for name, _ in chosen.constants)
-    taken = {
-        "input": lambda: f"x{next(inputs)}",
-        "output": lambda: "y",
-        "constant": lambda: next(constants),
-        "scratch": lambda: "scratch",
-        "row": lambda: next(rows),
-    }
-    return [f"kernel0({', '.join(taken[p.role]() for p in chosen.function.parameters)});", "return 0;"]

@@ -19,6 +19,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize import Requantize
 from codegen_c.operators.kinds import Extreme, Operator, QBinary, QDense, QPool2d
+from codegen_c.program.share_functions import has_constants_of
 from codegen_c.targets.helium.kernels import convolution as convolution_helium
 from codegen_c.targets.helium.kernels import dense as dense_helium
 from codegen_c.targets.helium.kernels import depthwise as depthwise_helium
@@ -134,9 +135,12 @@ def test_extremes_of_words_are_refused() -> None:
 
 @pytest.mark.parametrize("name", some_of(sorted(SAMPLES)[::2], sweep=sorted(SAMPLES)[1::2]))
 def test_samples(name: str) -> None:
+    """Code for speed, and code for size where it differs."""
     kernel, operator = SAMPLES[name]
-    for target in (M55, M55_SIZE):
-        assert_same_bytes(kernel, [operator], 3, target)
+    assert_same_bytes(kernel, [operator], 3, M55)
+    speed, size = (implementation(kernel, operator, StoredRows(), target) for target in (M55, M55_SIZE))
+    if size.function != speed.function or not has_constants_of(size, speed):
+        assert_same_bytes(kernel, [operator], 3, M55_SIZE)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))

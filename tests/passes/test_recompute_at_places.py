@@ -18,7 +18,7 @@ from relay_passes.solvers.recompute.bound import KeptAtPlaces, NoneKept, PlacePr
 from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_cost
 from relay_passes.solvers.recompute.search import recompute
 from tests.passes.test_recompute_annealing import shared_graph
-from tests.passes.test_recompute_search import every_sequence, least_cost, random_graph
+from tests.passes.test_recompute_search import every_sequence, least_cost, needs_and_costs, random_graph
 from tests.support.recompute_problems import problem
 
 
@@ -33,8 +33,9 @@ def test_the_bound_is_never_above_the_least_cost_of_all_sequences() -> None:
     met = proved = 0
     for seed in range(12):
         graph, costs = random_graph(seed, 6)
+        known = needs_and_costs(graph, costs)
         for budget in range(peak_bytes(graph, range(6)), 0, -5):
-            bounded, least = bound_at_places(graph, range(6), costs, budget), least_cost(graph, costs, budget)
+            bounded, least = bound_at_places(graph, range(6), costs, budget), least_cost(known, budget)
             if least is not None:
                 assert bounded.at_least is not None and bounded.at_least <= least
                 met += 1
@@ -73,15 +74,15 @@ def test_results_that_run_again_behind_the_last_node_count_there() -> None:
     graph = Graph(nodes=nodes, sizes=(1, 10, 12, 1), inputs=frozenset({0}), outputs=frozenset({1, 3}))
     met = bound_at_places(graph, range(3), [2, 1, 1], 17)
     assert met.plan is not None and met.plan.sequence == (0, 1, 2, 0) and met.at_least == 2
-    assert bound_at_places(graph, range(3), [2, 1, 1], 16).plan is None and least_behind(graph, [2, 1, 1], 16) is None
+    assert bound_at_places(graph, range(3), [2, 1, 1], 16).plan is None
+    assert least_cost(needs_behind(graph, [2, 1, 1]), 16) is None
 
 
-def least_behind(graph: Graph, costs: list[int], budget: int) -> int | None:
-    """`least_cost` where nodes may run again behind the last one, too."""
+def needs_behind(graph: Graph, costs: list[int]) -> list[tuple[int, int]]:
+    """`needs_and_costs` where nodes may run again behind the last one, too."""
     count = len(graph.nodes)
     last = [tuple(again) for size in range(count) for again in combinations(range(count - 1), size)]
-    sequences = [(*sequence, *again) for sequence in every_sequence(count) for again in last]
-    return min((repeats_cost(s, costs) for s in sequences if peak_bytes(graph, s) <= budget), default=None)
+    return needs_and_costs(graph, costs, ((*sequence, *again) for sequence in every_sequence(count) for again in last))
 
 
 @pytest.mark.slow
@@ -94,8 +95,9 @@ def test_the_bound_holds_for_results_that_are_early() -> None:
         graph = replace(graph, outputs=graph.outputs | {value for value in range(5) if rng.random() < 0.4})
         nodes = tuple(replace(node, extra_bytes=rng.choice((0, 0, 3, 9))) for node in graph.nodes)
         graph = replace(graph, nodes=nodes)
+        known = needs_behind(graph, costs)
         for budget in range(peak_bytes(graph, range(5)), 0, -4):
-            bounded, least = bound_at_places(graph, range(5), costs, budget), least_behind(graph, costs, budget)
+            bounded, least = bound_at_places(graph, range(5), costs, budget), least_cost(known, budget)
             if least is not None:
                 assert bounded.at_least is not None and bounded.at_least <= least, (seed, budget)
                 met += 1
