@@ -107,10 +107,14 @@ def examined(operator: Operator, cases: Sequence[PairCase], *, quantized: bool =
 
 def examined_model(model: Model, key: str, *, quantized: bool = False) -> Outcome:
     """Return the outcome of one model. key: seed of its samples."""
-    case = PairCase(operator="", row=(0,), key=key)
-    operator = Operator(form="", name="", factors={"": [None]}, make=lambda _: model)
-    (outcome,) = examined(operator, [case], quantized=quantized)
-    return outcome
+    return examined_models({key: model}, quantized=quantized)[key]
+
+
+def examined_models(models: Mapping[str, Model], *, quantized: bool = False) -> dict[str, Outcome]:
+    """Return the outcomes of models, compiled together. Their keys are the seeds of their samples."""
+    cases = [PairCase(operator="", row=(index,), key=key) for index, key in enumerate(models)]
+    operator = Operator(form="", name="", factors={"": [*models.values()]}, make=lambda choice: choice[""])
+    return dict(zip(models, examined(operator, cases, quantized=quantized), strict=True))
 
 
 def _part(model: Model, key: str) -> _Part:

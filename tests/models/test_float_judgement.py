@@ -170,7 +170,7 @@ def test_an_output_that_is_rounding_alone_gets_a_warning(tmp_path: Path) -> None
     assert "--verify-inputs" in doubt
 
 
-@pytest.mark.parametrize("name", some_of(["hey_lara", "kws_fp32"], sweep=["resnet_fp32"]))
+@pytest.mark.parametrize("name", some_of(["hey_lara"], sweep=["kws_fp32", "resnet_fp32"]))
 def test_real_files_are_far_within_their_tolerance(name: str, shared_models: Path, tmp_path: Path) -> None:
     folder = shared_models if name.endswith("fp32") else shared_models.parent / "real"
     path = folder / f"{name}.onnx"

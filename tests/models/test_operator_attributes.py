@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from benchmarks.pairing.examine import examined_model
+from benchmarks.pairing.examine import Outcome, examined_model, examined_models
 from benchmarks.pairing.onnx_form import onnx_model
 from benchmarks.pairing.operator_case import Input
 from benchmarks.pairing.torch_form import torch_model
@@ -153,17 +156,42 @@ def _torch_calls() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["window of padding alone", "logaddexp", "SELU", "CELU", "divisor", "divisor of rounded-up sizes",
-     "padding of rounded-up sizes", "places of adaptive maxima", "least and largest",
-     "nearest to a size", "nearest by factors", "nearest, exact", "group norm without weights", "a product of all",
-     "antialiased from the corners"],
+QUANTIZED = (
+    "window of padding alone", "logaddexp", "SELU", "CELU", "divisor", "divisor of rounded-up sizes",
+    "padding of rounded-up sizes", "places of adaptive maxima", "least and largest", "nearest to a size",
+    "nearest by factors", "nearest, exact", "group norm without weights", "a product of all",
+    "antialiased from the corners",
 )  # fmt: skip
-def test_torch(name: str) -> None:
+POOLED = {1: [(4, 9)], 2: [(3, 9, 8), (1, 3, 9, 8)], 3: [(2, 3, 7, 4)]}
+"""Shapes that adaptive pools of one, two and three dimensions take, of one image and of a batch."""
+POOLS = [
+    f"{kind} pool of rank {rank} of {shape}"
+    for kind in ("Avg", "Max")
+    for rank, shapes in POOLED.items()
+    for shape in shapes
+]
+DIVISIONS = [*product(("int64", "int32", "float32"), ("floor", "trunc"), (3, -2))]
+SCALED_SUMS = [*product(("int64", "float32"), ("add", "sub", "rsub"), (2, None))]
+
+
+@pytest.fixture(scope="module")
+def quantized_outcomes() -> dict[str, Outcome]:
+    """Outcomes of calls of PyTorch in floats and quantized here, compiled together."""
     pytest.importorskip("torch")
-    shape = (1, 2, 1, 8) if "padding alone" in name else (1, 2, 9, 8)
-    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=shape)]), name, quantized=True)
+    calls = _torch_calls()
+    models = {}
+    for name in QUANTIZED:
+        shape = (1, 2, 1, 8) if "padding alone" in name else (1, 2, 9, 8)
+        models[name] = torch_model(calls[name], [Input(shape=shape)])
+    for name in POOLS:
+        call, _, shape = name.rpartition(" of ")
+        models[name] = torch_model(calls[call], [Input(shape=literal_eval(shape))])
+    return examined_models(models, quantized=True)
+
+
+@pytest.mark.parametrize("name", [*QUANTIZED, *POOLS])
+def test_torch(name: str, quantized_outcomes: dict[str, Outcome]) -> None:
+    outcome = quantized_outcomes[name]
     assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")
 
 
@@ -207,15 +235,6 @@ def test_a_torch_split_into_one_part() -> None:
     assert (outcome.verdict, outcome.reason) == ("equal", "")
 
 
-@pytest.mark.parametrize("kind", ["Avg", "Max"])
-@pytest.mark.parametrize(("rank", "shape"), [(1, (4, 9)), (2, (3, 9, 8)), (3, (2, 3, 7, 4)), (2, (1, 3, 9, 8))])
-def test_adaptive_pools_of_one_image_and_of_a_batch(kind: str, rank: int, shape: tuple[int, ...]) -> None:
-    pytest.importorskip("torch")
-    name = f"{kind} pool of rank {rank}"
-    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=shape)]), name, quantized=True)
-    assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")
-
-
 @pytest.mark.parametrize(
     ("mode", "padding"),
     some_rows(
@@ -239,15 +258,28 @@ def test_torch_samples_by_a_grid_whose_last_axis_holds_the_coordinates(mode: str
     assert (outcome.verdict, outcome.reason) == ("equal", "")
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
-@pytest.mark.parametrize("rounding", ["floor", "trunc"])
-@pytest.mark.parametrize("divisor", [3, -2])
-def test_torch_divides_by_a_number_and_rounds(dtype: str, rounding: Any, divisor: int) -> None:
+@pytest.fixture(scope="module")
+def arithmetic_outcomes() -> dict[str, Outcome]:
+    """Outcomes of PyTorch's divisions that round and of its sums that scale an operand, compiled together."""
     torch = pytest.importorskip("torch")
-    model = torch_model(
-        lambda x: torch.div(x, divisor, rounding_mode=rounding), [Input(shape=(2, 9), dtype=dtype, scale=9.0)]
-    )
-    outcome = examined_model(model, f"{dtype} {rounding}")
+    models = {}
+    for dtype, rounding, divisor in DIVISIONS:
+        divide = partial(torch.div, other=divisor, rounding_mode=rounding)
+        models[str((dtype, rounding, divisor))] = torch_model(divide, [Input(shape=(2, 9), dtype=dtype, scale=9.0)])
+    for dtype, kind, other in SCALED_SUMS:
+        inputs = [Input(shape=(2, 9), dtype=dtype)] * (1 if other else 2)
+        models[str((dtype, kind, other))] = torch_model(_scaled_sum(getattr(torch, kind), other), inputs)
+    return examined_models(models)
+
+
+def _scaled_sum(call: Any, other: int | None) -> Any:
+    return (lambda x: call(x, other, alpha=3)) if other else (lambda x, y: call(x, y, alpha=3))
+
+
+@pytest.mark.parametrize("case", [*DIVISIONS, *SCALED_SUMS], ids=str)
+def test_torch_arithmetic(case: tuple[object, ...], arithmetic_outcomes: dict[str, Outcome]) -> None:
+    """Divisions by a number that round, and sums that scale what they add."""
+    outcome = arithmetic_outcomes[str(case)]
     assert (outcome.verdict, outcome.reason) == ("equal", "")
 
 
@@ -256,18 +288,6 @@ def test_transposed_convolutions_over_three_axes_are_refused_by_name() -> None:
     model = torch_model(torch.nn.ConvTranspose3d(2, 2, 2), [Input(shape=(1, 2, 3, 3, 3))])
     outcome = examined_model(model, "transposed")
     assert outcome.verdict == "refused" and "a transposed convolution over three axes" in outcome.reason
-
-
-@pytest.mark.parametrize("dtype", ["int64", "float32"])
-@pytest.mark.parametrize("kind", ["add", "sub", "rsub"])
-@pytest.mark.parametrize("other", [2, None])
-def test_torch_scales_what_it_adds(dtype: str, kind: str, other: int | None) -> None:
-    torch = pytest.importorskip("torch")
-    call = getattr(torch, kind)
-    inputs = [Input(shape=(2, 9), dtype=dtype)] * (1 if other else 2)
-    model = torch_model((lambda x: call(x, other, alpha=3)) if other else (lambda x, y: call(x, y, alpha=3)), inputs)
-    outcome = examined_model(model, f"{dtype} {kind}")
-    assert (outcome.verdict, outcome.reason) == ("equal", "")
 
 
 def test_torch_refuses_a_fraction_of_integers() -> None:

@@ -13,13 +13,14 @@ from codegen_c.backend.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.verification.input_ranges import random_inputs
 
 
-@pytest.mark.parametrize("name", ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"])
+@pytest.mark.parametrize("name", some_of(["kws_fp32", "kws_int8"], sweep=["resnet_fp32", "resnet_int8"]))
 def test_shared_models(shared_models: Path, name: str) -> None:
     _assert_unchanged(_compiled(shared_models / f"{name}.onnx"))
 

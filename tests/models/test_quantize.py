@@ -154,7 +154,8 @@ def test_float_code_inside_a_chain_is_named_where_there_is_no_fpu(tmp_path: Path
     assert any(step["kernel"] == "generic" for step in package.report["steps"])
 
 
-@pytest.mark.parametrize("name", some_of(["kws_fp32"], sweep=["resnet_fp32"]))
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["kws_fp32", "resnet_fp32"])
 def test_networks_with_random_samples(name: str, shared_models: Path, tmp_path: Path) -> None:
     module = tvm_ext.load(shared_models / f"{name}.onnx")
     (param,) = module["main"].params

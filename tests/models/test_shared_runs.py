@@ -66,7 +66,9 @@ def test_rows_of_the_application_reach_all_processors(
 @pytest.mark.board
 @pytest.mark.parametrize(
     ("board", "network", "ram"),
-    [("dual_m33_equal", lambda: image_network(1), 2000), ("dual_m33", plain_models.integer_network, None)],
+    some_rows(
+        [("dual_m33_equal", lambda: image_network(1), 2000)], sweep=[("dual_m33", plain_models.integer_network, None)]
+    ),
 )
 def test_a_run_whose_function_fails_goes_on_to_its_end(
     board: str,

@@ -21,7 +21,7 @@ from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
-from tests.support.sweeps import some_of
+from tests.support.sweeps import some_of, some_rows
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions
@@ -101,8 +101,19 @@ def test_resnet_spills_fetches_and_streams(shared_models: Path) -> None:
     assert [step.number for step in transfers] == list(range(len(transfers)))
 
 
-def test_a_model_that_has_to_be_split_uses_both_memories(shared_models: Path) -> None:
-    built = checked(shared_models / "resnet_int8.onnx", Platform.load("always_on"), ram={"sram": 17_500, "dtcm": 3000})
+@pytest.mark.parametrize(
+    ("name", "ram"),
+    some_rows([("images", {"sram": 9455, "dtcm": 1668})], sweep=[("resnet_int8", {"sram": 17_500, "dtcm": 3000})]),
+)
+def test_a_model_that_has_to_be_split_uses_both_memories(
+    name: str, ram: dict[str, int], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if name == "images":
+        path = saved(image_network(6), tmp_path)
+    else:
+        path = request.getfixturevalue("shared_models") / f"{name}.onnx"
+    built = checked(path, Platform.load("always_on"), ram=ram)
+    assert [attempt.method for attempt in built.attempts][-1] == "split"
     assert rings_in(built, "dtcm") or rings_in(built, "sram")
     assert built.plan.bytes_in("dtcm") > 0
 
