@@ -15,7 +15,7 @@ from codegen_c.arena.problem import Buffer, Choice, Gap, height, lower_bound
 from codegen_c.arena.solve import optimise
 from tvm_ext.core.errors import PlanRejected
 
-PROBLEMS = settings(max_examples=120, deadline=None, derandomize=True)
+PROBLEMS = settings(max_examples=60, deadline=None, derandomize=True)
 NODES = 1_000_000
 HIGHEST = 24
 

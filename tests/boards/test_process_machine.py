@@ -51,7 +51,10 @@ def built(platform: Path, folder: Path) -> tvm_ext.Package:
 
 
 @pytest.mark.process_board
-def test_it_runs_and_a_plugin_counts_its_instructions(platform: Path, tmp_path: Path) -> None:
+def test_it_runs_a_plugin_counts_its_instructions_and_a_session_keeps_it_ready(
+    platform: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a plugin it runs, too, and counts nothing."""
     package = built(platform, tmp_path)
     verified = package.report["verify"]["qemu"]
     assert verified["passed"]
@@ -59,18 +62,9 @@ def test_it_runs_and_a_plugin_counts_its_instructions(platform: Path, tmp_path: 
     x = np.random.default_rng(0).standard_normal((4, 33)).astype("float32")
     (result,) = package.run_board([{"x": x}]).outputs[0].values()
     np.testing.assert_array_equal(result, np.maximum(x, 0) + x)
-
-
-@pytest.mark.process_board
-def test_without_a_plugin_it_counts_nothing(platform: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = built(platform, tmp_path)
-    monkeypatch.setattr(board, "count_plugin", lambda *_: None)
-    assert package.run_board([{"x": np.zeros((4, 33), np.float32)}]).instructions is None
-
-
-@pytest.mark.process_board
-def test_a_session_keeps_it_ready(platform: Path, tmp_path: Path) -> None:
-    package = built(platform, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(board, "count_plugin", lambda *_: None)
+        assert package.run_board([{"x": x}]).instructions is None
     with package.session(on="qemu") as session:
         for value in (1.0, -2.0):
             (result,) = session.run({"x": np.full((4, 33), value, np.float32)}).values()
