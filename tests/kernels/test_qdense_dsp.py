@@ -14,6 +14,7 @@ from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QDense, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import dense as dense_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, take_only_shift, taken_by
+from tests.kernels.on_target import for_target
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qdense import dense_layers
 
@@ -82,6 +83,29 @@ def test_bytes_give_what_cells_give(dtype: str, most: int) -> None:
     assert all(made(operator).scratch_bytes == 0 for operator in operators)
     inputs = [[elements(operator.inputs[0], 3)] for operator in operators]
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(dense_dsp.QDENSE))
+
+
+@pytest.mark.parametrize("channels", range(1, 8))
+def test_last_channels_have_weights_without_padding(channels: int) -> None:
+    """Three only for size, or with weights that are not joined: otherwise a padded block takes fewer cycles."""
+    small = replace(CORTEX_M4, optimize="size")
+    for most, target in ((100, CORTEX_M4), (128, CORTEX_M4), (100, small)):
+        stored = dict(made(dense(channels, depth=1028, most=most), target).constants)
+        padded = -(-channels // 4) * 4 if channels % 4 == 3 and most == 100 and target is CORTEX_M4 else channels
+        assert (stored["weights"].size, stored["bias"].size) == (1028 * padded, padded)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("most", [100, 128])
+def test_last_channels_give_the_reference(dtype: str, most: int) -> None:
+    """From bytes, and from cells whose last unit is not whole."""
+    operators = [
+        dense(channels, depth=depth, dtype=dtype, most=most, rows=rows)
+        for channels, depth, rows in ((1, 64, 2), (2, 65, 1), (3, 68, 2), (5, 71, 1), (6, 36, 3), (7, 63, 2), (9, 2, 1))
+    ]
+    inputs = [[elements(operator.inputs[0], 4)] for operator in operators]
+    for target in (CORTEX_M4, replace(CORTEX_M4, optimize="size")):
+        assert_c_equals_reference(list(operators), inputs, for_target(dense_dsp.QDENSE, target))
 
 
 def is_in_registers(operator: QDense, target: Target = CORTEX_M4) -> bool:

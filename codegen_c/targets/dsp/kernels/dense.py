@@ -25,7 +25,7 @@ from codegen_c.kernels.matmul import qmatmul
 from codegen_c.kernels.matmul.heads import head_by_head
 from codegen_c.kernels.matmul.qmatmul import MatmulParts, matmul_kernel
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.operators.kinds import PackedQDense, QDense, QMatmul
+from codegen_c.operators.kinds import Array, PackedQDense, QDense, QMatmul
 from codegen_c.targets.dsp.kernels import product as product_dsp
 from codegen_c.targets.dsp.kernels.product import (
     CALL_INSTRUCTIONS,
@@ -35,6 +35,7 @@ from codegen_c.targets.dsp.kernels.product import (
     Blocks,
     FastRequantize,
     PairedWeights,
+    channel_words,
     start,
 )
 
@@ -54,13 +55,15 @@ MOST_SCRATCH_BYTES = 2048
 """Limit for an expanded row. A longer row is often the largest tensor of its network, so it is read as bytes."""
 WIDEN_INSTRUCTIONS = 2
 """Additional instructions per unit of a block if the pairs are formed from bytes."""
+REST_INSTRUCTIONS = {1: 10, 2: 16, 3: 21}
+"""Modelled instructions of a unit of the last channels, which are computed one by one, by their number."""
 WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 LAYER_INCLUDES = ("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS)
 
 
 def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
-    layer, channels = _Layer.of(operator), operator.weight.shape[0]
+    layer, channels = _Layer.of(operator, target), operator.weight.shape[0]
     blocks = None if target.optimize == "size" else _blocks(operator, layer)
     layer = layer.at_best(channels, blocks, least_scratch=target.least_scratch)
     blocks = None if layer.is_direct else blocks
@@ -96,28 +99,41 @@ def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Layer:
-    """Constants and requantization of a layer. is_direct: the input is read as bytes, without scratch."""
+    """Constants and requantization of a layer. is_direct: the input is read as bytes, without scratch.
+
+    rest: last channels that are computed one by one, from weights without padding.
+    rest_weights: int8[unit][channel][element].
+    """
 
     depth: int
+    channels: int
+    rest: int
     paired: PairedWeights
+    rest_weights: Array
     finish: FastRequantize
     is_direct: bool = False
 
     @classmethod
-    def of(cls, operator: QDense) -> Self:
+    def of(cls, operator: QDense, target: Target) -> Self:
         source = operator.inputs[0]
         begin = start(source, operator.weight, operator.bias)
         requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQDense) else FastRequantize.of
+        paired = PairedWeights.of(
+            operator.weight[:, np.newaxis, :],
+            begin,
+            source,
+            pixels=1,
+            width=WIDTH,
+            in_nibbles=isinstance(operator, PackedQDense),
+        )
+        channels, depth = operator.weight.shape
+        rest = _rest(channels, paired, target)
         return cls(
-            depth=operator.weight.shape[1],
-            paired=PairedWeights.of(
-                operator.weight[:, np.newaxis, :],
-                begin,
-                source,
-                pixels=1,
-                width=WIDTH,
-                in_nibbles=isinstance(operator, PackedQDense),
-            ),
+            depth=depth,
+            channels=channels,
+            rest=rest,
+            paired=paired,
+            rest_weights=channel_words(operator.weight[channels - rest :]),
             finish=requantize(qdense.requantize(operator), *qdense.products(operator).range()),
         )
 
@@ -139,7 +155,16 @@ class _Layer:
         return Passes(constants=max(1.0, rows), scratch=rows * (1 + blocks))
 
     def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
-        return (("weights", self.paired.weights), ("bias", self.paired.bias), *self.finish.constants())
+        weights, bias = self.paired.weights, self.paired.bias
+        if self.rest:
+            fours = (self.channels - self.rest) * self.paired.units * UNIT
+            weights, bias = np.concatenate([weights[:fours], self.rest_weights]), bias[: self.channels]
+        return (("weights", weights), ("bias", bias), *self.finish.constants())
+
+    @property
+    def num_sums(self) -> int:
+        """Sums that are computed: whole blocks if no channel is computed alone."""
+        return self.channels if self.rest else len(self.paired.bias)
 
     def constant_parameters(self) -> tuple[Parameter, ...]:
         return (
@@ -153,9 +178,23 @@ class _Layer:
         expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
         if blocks:
             return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + -(-channels // WIDTH) * blocks.block_instructions
-        block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
         widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
-        return expand + -(-channels // WIDTH) * (block_instructions + widen)
+        block_instructions = self.paired.instructions() + widen + WIDTH * (self.finish.instructions + 2)
+        fours = -(-(channels - self.rest) // WIDTH) * block_instructions
+        if not self.rest:
+            return expand + fours
+        rest = self.paired.units * REST_INSTRUCTIONS[self.rest] + self.rest * (self.finish.instructions + 2)
+        return expand + fours + rest
+
+
+def _rest(channels: int, paired: PairedWeights, target: Target) -> int:
+    """Return how many last channels are computed one by one: those that do not fill a block.
+
+    Three of them take more cycles than a padded block with joined weights, so they are only computed so for size.
+    """
+    rest = 0 if paired.in_nibbles else channels % WIDTH
+    is_small = target.optimize == "size" or target.least_flash
+    return rest if rest < WIDTH - 1 or not paired.joined or is_small else 0
 
 
 def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = None) -> list[str]:
@@ -168,6 +207,7 @@ def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = 
         members |= {"block_bytes": blocks.block_bytes} if channels % WIDTH else {}
         return structure("tvm_ext_dsp_dense_layer", "layer", members)
     members |= layer.paired.members()
+    members |= {"rest": layer.rest} if layer.rest else {}
     members |= {"is_direct": True} if layer.is_direct else {}
     members |= {"requantize": layer.finish.members()}
     return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
@@ -175,11 +215,11 @@ def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = 
 
 def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> DenseParts | None:
     """Add parts of the input in blocks of WIDTH channels. Portable C computes parts that are not whole units."""
-    layer = _Layer.of(operator)
+    layer = _Layer.of(operator, target)
     part = layer.depth // count
     if target.least_scratch or part % UNIT:
         return None
-    source, num_sums, units = operator.inputs[0], len(layer.paired.bias), part // UNIT
+    source, num_sums, units = operator.inputs[0], layer.num_sums, part // UNIT
     lines = [
         *_shapes(operator, 1, layer),
         "uint32_t *const cells = (uint32_t *)(void *)scratch;",
@@ -191,7 +231,7 @@ def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) 
         "tvm_ext_dsp_dense_add(&layer, output, sums, weights, bias, multiplier, shift, cells, "
         f"{times('row_begin', units)}, {times('row_end', units)});",
     ]  # fmt: skip
-    added = num_calls(count, stored) * num_sums // WIDTH * (CALL_INSTRUCTIONS + 8)
+    added = num_calls(count, stored) * -(-num_sums // WIDTH) * (CALL_INSTRUCTIONS + 8)
     return DenseParts(
         parameters=layer.constant_parameters(),
         constants=layer.constants(),

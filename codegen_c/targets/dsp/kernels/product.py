@@ -209,6 +209,19 @@ def _cells(runs: Array, *, adjacent: bool = False) -> Array:
     return padded[:, :, order].reshape(runs.shape[0], -1, 2)
 
 
+def channel_words(weight: Array) -> Array:
+    """Return weights int8[K, C] as a word of each channel for each unit: int8[unit * K * element].
+
+    The even bytes of a word belong to the first cell of the unit, the odd bytes to the second one. Words are padded
+    with zeros.
+    """
+    if not len(weight):
+        return np.zeros(0, np.int8)
+    cells = _cells(weight[:, np.newaxis])
+    filled = np.pad(cells, ((0, 0), (0, cells.shape[1] % 2), (0, 0)))
+    return filled.reshape(len(weight), -1, 2, 2).transpose(1, 0, 3, 2).ravel()
+
+
 def _can_join(filled: Array, source: TensorType) -> bool:
     """Return True if every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
     weight = filled.reshape(-1, 2, filled.shape[1] * 2).astype(np.int64)

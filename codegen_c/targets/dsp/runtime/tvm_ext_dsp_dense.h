@@ -2,7 +2,7 @@
  *
  * A row is expanded to cells in scratch (tvm_ext_dsp_product.h) once; then each weight is read once. Rows of whole
  * units may be multiplied directly instead, without scratch. A bias includes the zero point's part of its channel's
- * sums. */
+ * sums. Last channels that do not fill four may have weights of their own, without padding. */
 #ifndef TVM_EXT_DSP_DENSE_H
 #define TVM_EXT_DSP_DENSE_H
 
@@ -18,6 +18,7 @@ typedef struct {
     int32_t rows;
     int32_t depth;           /* elements of a row of the input */
     int32_t channels;        /* elements of a row of the output */
+    int32_t rest;            /* last channels, which are computed one by one; the others are padded to fours */
     bool has_unsigned_input; /* uint8, otherwise int8 */
     bool has_joined_weights; /* as described in tvm_ext_dsp_product.h */
     bool has_nibbles;        /* weights of 4 bits; a word precedes the cells */
@@ -72,6 +73,45 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *lay
     }
 }
 
+/* Adds the products of one unit to the sums of the last `rest` channels. x, weights: of this unit. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_add_unit(const tvm_ext_dsp_dense_layer *layer, int32_t *sums, const void *x,
+                                               const int8_t *weights)
+{
+    const uint32_t *const cells = (const uint32_t *)x;
+    const uint32_t word = layer->is_direct ? tvm_ext_dsp_load(x) : 0u;
+    const uint32_t even = !layer->is_direct           ? cells[0]
+                          : layer->has_unsigned_input ? tvm_ext_dsp_even_u8(word)
+                                                      : tvm_ext_dsp_even_s8(word);
+    const uint32_t odd = !layer->is_direct           ? cells[1]
+                         : layer->has_unsigned_input ? tvm_ext_dsp_odd_u8(word)
+                                                     : tvm_ext_dsp_odd_s8(word);
+    for (int32_t k = 0; k < layer->rest; ++k) {
+        const uint32_t w = tvm_ext_dsp_load(&weights[4 * k]);
+        sums[k] = tvm_ext_dsp_smlad(even, tvm_ext_dsp_even_s8(w), sums[k]);
+        sums[k] = tvm_ext_dsp_smlad(odd, tvm_ext_dsp_odd_s8(w), sums[k]);
+    }
+}
+
+/* Computes sums of the last `rest` channels, which begin at `start`. weights: of each unit a word of each of these
+ * channels, whose even bytes belong to the unit's first cell. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_product_rest(const tvm_ext_dsp_dense_layer *layer, int32_t *sums, const void *x,
+                                                   const int8_t *weights, const int32_t *start, int32_t units)
+{
+    const int32_t unit_bytes = layer->is_direct ? 4 : 8;
+    const int32_t rest = layer->rest;
+    const uint8_t *const bytes = (const uint8_t *)x;
+    int32_t totals[TVM_EXT_DSP_WIDTH] = {0};
+    for (int32_t k = 0; k < rest; ++k) {
+        totals[k] = start[k];
+    }
+    for (int32_t u = 0; u < units; ++u) {
+        tvm_ext_dsp_dense_add_unit(layer, totals, &bytes[u * unit_bytes], &weights[4 * u * rest]);
+    }
+    for (int32_t k = 0; k < rest; ++k) {
+        sums[k] = totals[k];
+    }
+}
+
 /* Stores `count` elements of the output from channel k on, or sums. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *layer, uint8_t *output, const int32_t *sums,
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
@@ -89,8 +129,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *laye
     }
 }
 
-/* Computes all rows of the output. weights: channels in fours, as described in tvm_ext_dsp_product.h. scratch: cells
- * of a row; NULL if the layer is direct. */
+/* Computes all rows of the output. weights: channels in fours, as described in tvm_ext_dsp_product.h, then those of
+ * tvm_ext_dsp_dense_product_rest. scratch: cells of a row; NULL if the layer is direct. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, const void *input, void *output,
                                       const int8_t *restrict weights, const int32_t *restrict bias,
                                       const int32_t *restrict multipliers, const uint8_t *restrict shifts,
@@ -116,7 +156,12 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, k, TVM_EXT_DSP_WIDTH);
         }
         if (full < layer->channels) {
-            tvm_ext_dsp_dense_product(layer, sums, x, &weights[full * units * channel_bytes], &bias[full], units);
+            const int8_t *const last = &weights[full * units * channel_bytes];
+            if (layer->rest > 0) {
+                tvm_ext_dsp_dense_product_rest(layer, sums, x, last, &bias[full], units);
+            } else {
+                tvm_ext_dsp_dense_product(layer, sums, x, last, &bias[full], units);
+            }
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, full, layer->channels - full);
         }
     }
@@ -151,17 +196,23 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_rows(const tvm_ext_dsp_dense_layer *layer,
 /* Adds products of the cells in scratch to the sums of all channels, for one row whose elements come in parts.
  *
  * Units [begin, end) of a row are in scratch. Sums begin at the bias; the last part stores the elements of the
- * output. The number of sums is a multiple of four. */
+ * output. There are as many sums as biases. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_add(const tvm_ext_dsp_dense_layer *layer, void *output, int32_t *sums,
                                           const int8_t *restrict weights, const int32_t *restrict bias,
                                           const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                           const uint32_t *cells, int32_t begin, int32_t end)
 {
     const int32_t units = tvm_ext_dsp_dense_units(layer);
+    const int32_t rest = layer->rest;
+    const int32_t full = layer->channels - rest;
     const int32_t *const start = begin > 0 ? sums : bias;
-    for (int32_t k = 0; k < layer->channels; k += TVM_EXT_DSP_WIDTH) {
+    for (int32_t k = 0; k < full; k += TVM_EXT_DSP_WIDTH) {
         const int8_t *const part = &weights[((k * units) + (begin * TVM_EXT_DSP_WIDTH)) * 4];
         tvm_ext_dsp_dense_product(layer, &sums[k], cells, part, &start[k], end - begin);
+    }
+    if (rest > 0) {
+        const int8_t *const part = &weights[((full * units) + (begin * rest)) * 4];
+        tvm_ext_dsp_dense_product_rest(layer, &sums[full], cells, part, &start[full], end - begin);
     }
     if (end == units) {
         for (int32_t k = 0; k < layer->channels; ++k) {
