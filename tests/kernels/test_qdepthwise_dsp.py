@@ -190,7 +190,7 @@ def test_strips_of_rows_at_once(stored: StoredRows) -> None:
     """One row has no pair; offsets are those of the pitch."""
     code = depthwise_dsp.QDEPTHWISE.implement(STRIPS[1], CORTEX_M4, stored).function.helpers
     assert ("TVM_EXT_DSP_DEFINE_STRIP3(" in code) == (stored.at_once != 1)
-    assert stored.pitch is None or "9, 45, 2, 1, u8" in code
+    assert stored.pitch is None or "9, 45, 2, 1, 1, u8" in code
 
 
 @pytest.mark.parametrize(("stored", "shift", "leaves_one"), [(4, 0, False), (4, 2, False), (4, 3, True), (3, 0, True)])

@@ -38,14 +38,14 @@ from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequant
 PLANES = 4
 COLUMNS = 2
 STRIP_ROWS = range(2, 9)
-STRIP_BYTES = 1024
+STRIP_BYTES = 2048
 EXPAND_INSTRUCTIONS = 8
 """Modelled instructions to expand an input row of four channels, not counting its words."""
-WORD_INSTRUCTIONS, FEW_WORDS_INSTRUCTIONS, PADDING_INSTRUCTIONS = 16.7, 12.5, 5
+WORD_INSTRUCTIONS, FEW_WORDS_INSTRUCTIONS, PADDING_INSTRUCTIONS = 15.5, 12.5, 5
 """Modelled instructions to expand a word, which holds two columns of four planes: if the row has many words; if it has
 few, so that GCC unrolls the loop; and if the word is padding."""
-FEW_WORDS = 16
-KEEP_INSTRUCTIONS, KEEP_WORD_INSTRUCTIONS = 64, 5
+FEW_WORDS = 4
+KEEP_INSTRUCTIONS, KEEP_WORD_INSTRUCTIONS = 64, 3.5
 """Modelled instructions to move the rows of four planes that the next strip needs, and for each word of them."""
 STRIP_INSTRUCTIONS = 50
 """Modelled instructions for a channel of a strip, not counting its rows and the loads of its weights."""
@@ -77,7 +77,7 @@ class Plane:
     def of(cls, operator: QConv2d, stored: StoredRows, block: Block = ()) -> Plane:
         """Return the highest strip whose planes have at most STRIP_BYTES, and at most the rows of a call.
 
-        block: the number of rows, if it is given.
+        block: the number of rows, if it is given. Several strips of 3x3 windows have an even number.
         """
         window, output = operator.window, operator.output.shape
         spanned = (window.kernel[0] - 1) * window.dilation[0] + 1
@@ -90,7 +90,10 @@ class Plane:
 
         fitting = [n for n in STRIP_ROWS if 4 * PLANES * rows(n) * words <= STRIP_BYTES]
         highest = block[0] if block else max(fitting, default=STRIP_ROWS.start)
-        strip = min(highest, output[1], stored.at_once or output[1])
+        wanted = min(output[1], stored.at_once or output[1])
+        if window.kernel == (3, 3) and highest < wanted:
+            highest -= highest % 2 if highest > 1 else 0  # such rows are computed in pairs
+        strip = min(highest, wanted)
         return cls(
             strip=strip, rows=rows(strip), words=words, phase_words=phase_words, spanned=spanned,
             kept=max(0, spanned - window.strides[0]),
@@ -181,6 +184,10 @@ MOST_PAIR_OFFSET = 1020
 STRIP_SHIFTS = (10, 8, 4)
 """Shifts for which the functions of 5x5 and 7x7 windows exist."""
 
+LEAST_BLOCKS = 1000
+"""Blocks of 2x2 elements of an image for which a loop over columns repeats the code of a block. Each further copy takes
+about 190 bytes, and an iteration about 4 cycles."""
+
 OneShift = CommonShift | ScaledSums | OwnRounding
 """Requantization of all channels by one shift."""
 
@@ -219,6 +226,17 @@ class Strips:
     def columns(self) -> int:
         return self.operator.output.shape[2]
 
+    @property
+    def _pairs(self) -> int:
+        return self.columns // 2
+
+    @property
+    def _blocks(self) -> int:
+        """Pairs of columns of an iteration: as many as divide those of a row, if the image pays for their code."""
+        _, rows, _, channels = self.operator.output.shape
+        is_large = channels * rows // 2 * self._pairs >= LEAST_BLOCKS
+        return next(n for n in (3, 2, 1) if self._pairs % n == 0) if is_large else 1
+
     def fits(self, *, for_speed: bool) -> bool:
         """Return True if such a function exists: for 3x3 windows if code may grow and offsets fit the instructions."""
         window = self.operator.window
@@ -235,7 +253,7 @@ class Strips:
             and for_speed
             and self.columns not in (1, 3)  # a column without a second saves nothing beside a single pair
             and self.plane.strip > 1
-            and self.row + self.pitch <= MOST_OFFSET
+            and self.row + 7 * self.pitch <= MOST_OFFSET
         )
 
     def includes(self) -> tuple[str, ...]:
@@ -246,7 +264,7 @@ class Strips:
         """Return the layer's own function `$_rows`, or an empty text."""
         if not self.by_pairs:
             return ""
-        sizes = (self.plane.words, self.pitch, self.row, self.columns // 2, self.columns % 2)
+        sizes = (self.plane.words, self.pitch, self.row, self._pairs, self._blocks, self.columns % 2)
         kind = "u8" if self.common.is_unsigned else "s8"
         name = "STRIP3_BY_TWOS" if self._stride == 2 else "STRIP3"
         return f"TVM_EXT_DSP_DEFINE_{name}($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
@@ -305,8 +323,8 @@ class Strips:
         """Return the modelled instructions of one row of one channel."""
         kernel, stride = self.operator.window.kernel[0], self._stride
         if self.by_pairs:
-            pair, single = (24, 14) if stride == 1 else (29, 16)
-            return 6 + self.columns // 2 * pair + self.columns % 2 * single
+            pair, single = (23.5, 14) if stride == 1 else (27, 16)
+            return 6 + int(self._pairs * (pair + 2 / self._blocks)) + self.columns % 2 * single
         one = {(5, 1): 16, (5, 2): 17, (7, 1): 21, (7, 2): 23}[kernel, stride]
         blocks = -(-self.columns // AT_ONCE)
         return blocks * (28 + kernel * one) + 12 * (1 if self.columns % AT_ONCE == 0 else 2)

@@ -146,9 +146,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer 
     }
 }
 
-/* Writes one row of padding to each plane. */
+/* Writes one row of padding to each plane. An image has few of them: unrolled, their code would outweigh the time. */
 TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell)
 {
+#pragma GCC unroll 1
     for (int32_t i = 0; i < tvm_ext_dsp_row_words(layer); ++i) {
         tvm_ext_dsp_put_padding(layer, cell, i);
     }
@@ -166,6 +167,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_phase(const tvm_ext_dsp_depthwise_layer *
     const int32_t inner_end = TVM_EXT_MAX(
         inner_begin, TVM_EXT_MIN(TVM_EXT_MAX(0, layer->input.columns + left + apart - 1) / (2 * apart), words));
     tvm_ext_dsp_expand_border(layer, cell, row, left, 0, inner_begin);
+#pragma GCC unroll 4
     for (int32_t i = inner_begin; i < inner_end; ++i) {
         const uint8_t *const x = &row[((2 * apart * i) - left) * channels];
         tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, x), tvm_ext_dsp_column(layer, &x[apart * channels]));
@@ -189,13 +191,15 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *la
 #if TVM_EXT_DSP
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_keep(uint32_t *to, const uint32_t *from, int32_t words)
 {
-    for (; words >= 4; words -= 4) {
-        __asm__ volatile("ldmia %1!, {r2, r3, r4, r12}\n\t"
-                         "stmia %0!, {r2, r3, r4, r12}\n\t"
+#pragma GCC unroll 1
+    for (; words >= 8; words -= 8) {
+        __asm__ volatile("ldmia %1!, {r2, r3, r4, r5, r6, r8, r9, r12}\n\t"
+                         "stmia %0!, {r2, r3, r4, r5, r6, r8, r9, r12}\n\t"
                          : "+r"(to), "+r"(from)
                          :
-                         : "r2", "r3", "r4", "r12", "memory");
+                         : "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r12", "memory");
     }
+#pragma GCC unroll 1
     for (; words > 0; --words) {
         *to = *from;
         ++to;

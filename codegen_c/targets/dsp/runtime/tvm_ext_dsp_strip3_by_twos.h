@@ -20,8 +20,8 @@
     "smlad " S ", " X0 ", " W0 ", " START "\n\t"                                                                      \
     "smlad " S ", " X1 ", " W1 ", " S "\n\t"
 
-#define TVM_EXT_DSP_STRIP3_BY_TWOS_ODD_0(WORDS, ROW, SATURATE, SHIFT) ""
-#define TVM_EXT_DSP_STRIP3_BY_TWOS_ODD_1(WORDS, ROW, SATURATE, SHIFT)                                                 \
+#define TVM_EXT_DSP_STRIP3_BY_TWOS_ODD_0(WORDS, PITCH, ROW, BLOCKS, SATURATE, SHIFT) ""
+#define TVM_EXT_DSP_STRIP3_BY_TWOS_ODD_1(WORDS, PITCH, ROW, BLOCKS, SATURATE, SHIFT)                                  \
     "ldr r9, [sp, #8]\n\t"                                                                                            \
     "ldr r12, [r7]\n\t"                                                                                               \
     "ldr lr, [r7, #4]\n\t"                                                                                            \
@@ -40,17 +40,14 @@
     "ldr r10, [sp, #4]\n\t" TVM_EXT_DSP_STRIP3_BY_TWOS_ADD("r9", "r12", "lr", "r4", "r5", "r9")                       \
     TVM_EXT_DSP_STRIP3_FINISH("r6", "r8", "r10", SATURATE, SHIFT)                                                     \
     TVM_EXT_DSP_STRIP3_FINISH("r9", "r8", "r10", SATURATE, SHIFT)                                                     \
-    "ldr r8, [sp, #12]\n\t"                                                                                           \
-    "strb r6, [r11]\n\t"                                                                                              \
-    "strb r9, [r11, #" ROW "]\n\t"
+    "strb r6, [r11, #(2*" BLOCKS "*" PITCH ")]\n\t"                                                                   \
+    "strb r9, [r11, #(2*" BLOCKS "*" PITCH "+" ROW ")]\n\t"
 
-#define TVM_EXT_DSP_STRIP3_BY_TWOS_TEXT(WORDS, PITCH, ROW, PAIRS, ODD, SATURATE, SHIFT)                               \
-    TVM_EXT_DSP_STRIP3_ENTER("8", PAIRS)                                                                              \
-    "1:\n\t"                                                                                                          \
+#define TVM_EXT_DSP_STRIP3_BY_TWOS_BLOCK(NUMBER, ADVANCE, WORDS, PITCH, ROW, SATURATE, SHIFT)                         \
     "ldr r10, [sp, #8]\n\t"                                                                                           \
     "ldr lr, [r7, #4]\n\t"                                                                                            \
     "ldr r9, [r7, #8]\n\t"                                                                                            \
-    "ldr r12, [r7], #8\n\t" TVM_EXT_DSP_STRIP3_BY_TWOS_ADD("r6", "r12", "lr", "r0", "r1", "r10")                      \
+    "ldr r12, [r7], #8\n\t" TVM_EXT_DSP_STRIP3_BY_TWOS_ADD("r6", "lr", "r12", "r1", "r0", "r10")                      \
     TVM_EXT_DSP_STRIP3_BY_TWOS_ADD("r8", "lr", "r9", "r0", "r1", "r10")                                               \
     "ldr r12, [r7, #(4*" WORDS "-8)]\n\t"                                                                             \
     "ldr lr, [r7, #(4*" WORDS "-4)]\n\t"                                                                              \
@@ -73,24 +70,30 @@
     "ldr lr, [r7, #(16*" WORDS ")]\n\t"                                                                               \
     "smlad r10, r12, r5, r10\n\t" TVM_EXT_DSP_STRIP3_BY_TWOS_ADD("r9", "r12", "lr", "r4", "r5", "r9")                 \
     "ldr r12, [sp]\n\t"                                                                                               \
-    "ldr lr, [sp, #4]\n\t" TVM_EXT_DSP_STRIP3_FINISH("r6", "r12", "lr", SATURATE, SHIFT)                              \
+    "ldr lr, [sp, #4]\n\t" ADVANCE TVM_EXT_DSP_STRIP3_FINISH("r6", "r12", "lr", SATURATE, SHIFT)                      \
     TVM_EXT_DSP_STRIP3_FINISH("r8", "r12", "lr", SATURATE, SHIFT)                                                     \
     TVM_EXT_DSP_STRIP3_FINISH("r10", "r12", "lr", SATURATE, SHIFT)                                                    \
     TVM_EXT_DSP_STRIP3_FINISH("r9", "r12", "lr", SATURATE, SHIFT)                                                     \
-    TVM_EXT_DSP_STRIP3_STORE("r6", "r8", "r10", "r9", "r12", PITCH, ROW) ODD                                          \
-    TVM_EXT_DSP_STRIP3_NEXT_ROWS("16", "8", WORDS, PITCH, ROW, PAIRS)
+    TVM_EXT_DSP_STRIP3_STORE("r6", "r8", "r10", "r9", "2*" NUMBER "*" PITCH, PITCH, ROW)
+
+#define TVM_EXT_DSP_STRIP3_BY_TWOS_TEXT(WORDS, PITCH, ROW, PAIRS, BLOCKS, EACH, ODD, SATURATE, SHIFT)                 \
+    TVM_EXT_DSP_STRIP3_ENTER("8", PITCH, PAIRS, BLOCKS)                                                               \
+    "1:\n\t" EACH(TVM_EXT_DSP_STRIP3_BY_TWOS_BLOCK, WORDS, PITCH, ROW, SATURATE, SHIFT)                               \
+    TVM_EXT_DSP_STRIP3_REPEAT(PAIRS, BLOCKS) ODD                                                                      \
+    TVM_EXT_DSP_STRIP3_NEXT_ROWS("16", "8", WORDS, PITCH, ROW, PAIRS, BLOCKS)
 
 /* Defines the function of a layer, as TVM_EXT_DSP_DEFINE_STRIP3 does. */
-#define TVM_EXT_DSP_DEFINE_STRIP3_BY_TWOS(NAME, WORDS, PITCH, ROW, PAIRS, ODD, TYPE, SHIFT)                           \
+#define TVM_EXT_DSP_DEFINE_STRIP3_BY_TWOS(NAME, WORDS, PITCH, ROW, PAIRS, BLOCKS, ODD, TYPE, SHIFT)                   \
     TVM_EXT_DSP_STRIP3_FUNCTION(                                                                                      \
-        NAME, TVM_EXT_DSP_STRIP3_BY_TWOS_TEXT(                                                                        \
-                  #WORDS, #PITCH, #ROW, #PAIRS,                                                                       \
-                  TVM_EXT_DSP_STRIP3_BY_TWOS_ODD_##ODD(#WORDS, #ROW, TVM_EXT_DSP_STRIP3_SATURATE_##TYPE, #SHIFT),     \
-                  TVM_EXT_DSP_STRIP3_SATURATE_##TYPE, #SHIFT))
+        NAME,                                                                                                         \
+        TVM_EXT_DSP_STRIP3_BY_TWOS_TEXT(#WORDS, #PITCH, #ROW, #PAIRS, #BLOCKS, TVM_EXT_DSP_STRIP3_BLOCKS_##BLOCKS,    \
+                                        TVM_EXT_DSP_STRIP3_BY_TWOS_ODD_##ODD(                                         \
+                                            #WORDS, #PITCH, #ROW, #BLOCKS, TVM_EXT_DSP_STRIP3_SATURATE_##TYPE, #SHIFT),\
+                                        TVM_EXT_DSP_STRIP3_SATURATE_##TYPE, #SHIFT))
 
 #else
 
-#define TVM_EXT_DSP_DEFINE_STRIP3_BY_TWOS(NAME, WORDS, PITCH, ROW, PAIRS, ODD, TYPE, SHIFT)                           \
+#define TVM_EXT_DSP_DEFINE_STRIP3_BY_TWOS(NAME, WORDS, PITCH, ROW, PAIRS, BLOCKS, ODD, TYPE, SHIFT)                   \
     static inline void NAME(const tvm_ext_dsp_strip *strip)                                                           \
     {                                                                                                                 \
         tvm_ext_dsp_strip3(strip, 2, WORDS, PITCH, ROW, (2 * (PAIRS)) + (ODD), TVM_EXT_DSP_IS_UNSIGNED_##TYPE,        \
