@@ -41,6 +41,7 @@ from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import coral_npu, riscv_vectors
 from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
 from benchmarks.measure.search_blocks import recomputation
+from benchmarks.measure.spot_blocks import soft_spots
 from benchmarks.measure.tables import table
 from benchmarks.measure.target_blocks import (
     target_bytes,
@@ -264,7 +265,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         target_bytes, target_cycles, target_instructions, target_lines, target_networks,
         free_orders, reached_orders, package_mutations, attribute_pairs, torch_networks, time_series,
         two_cores_memory, sequence_lengths, bundle_rounds,
-        shared_windows, ideas, rounding_files, rounding_not_compared, rounding_instructions,
+        soft_spots, shared_windows, ideas, rounding_files, rounding_not_compared, rounding_instructions,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
