@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.targets import PLATFORMS, SAMPLES, assert_equal, built, drawn, in_series
 from tests.support.six_networks import SIX
-from tests.support.sweeps import some_of
+from tests.support.sweeps import some_rows
 from tvm_ext import Package, Platform
 from tvm_ext.core.shipped import core_names
 
@@ -26,13 +27,33 @@ OTHER_MARKS = {
     "wasm": "wasm_board",
     "xtensa_lx106": "xtensa_board",
 }
-NAMES = [pytest.param(name, marks=getattr(pytest.mark, OTHER_MARKS.get(name, "board"))) for name in PLATFORMS]
 SEVERAL = {"cortex_m33_npu", "dual_m33", "dual_m33_equal"}
 """Platforms with several processors, whose bytes other tests compare."""
 MEMORIES = {"always_on", "cortex_m7_psram"}
 """Platforms that differ from another one in their memories alone."""
 BOARDS_OF_THEIR_OWN = {"coral_npu"}
 """Boards whose core no platform has."""
+EACH_TARGET = {
+    "cortex_m0plus", "cortex_m4", "cortex_m55", "coral_npu", "hexagon_v66", "raspberry_pi_4", "riscv32_zve32x",
+    "riscv64_v", "wasm", "xtensa_lx106",
+}  # fmt: skip
+"""A platform of each instruction set; the others choose among the same kernels."""
+
+
+def pairs(network: str, platforms: Iterable[str]) -> list[Any]:
+    """A network on platforms, each with the mark of its tools."""
+    marks = {name: getattr(pytest.mark, OTHER_MARKS.get(name, "board")) for name in platforms}
+    return [pytest.param(network, name, marks=mark) for name, mark in marks.items()]
+
+
+OTHERS = [name for name in PLATFORMS if name not in EACH_TARGET]
+PAIRS = some_rows(
+    [*pairs("LSTM", PLATFORMS), *pairs("autoencoder", sorted(EACH_TARGET))],
+    sweep=[
+        *pairs("autoencoder", OTHERS),
+        *(pair for network in SIX if network not in ("autoencoder", "LSTM") for pair in pairs(network, PLATFORMS)),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +71,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     return made
 
 
-@pytest.mark.parametrize("platform", NAMES)
-@pytest.mark.parametrize("network", some_of(["autoencoder", "LSTM"], sweep=[*SIX.keys() - {"autoencoder", "LSTM"}]))
+@pytest.mark.parametrize(("network", "platform"), PAIRS)
 def test_bytes_are_those_of_the_host(host: Callable[[str], tuple[Path, Package]], network: str, platform: str) -> None:
     model, package = host(network)
     assert package.report["verify"]["host"]["passed"]

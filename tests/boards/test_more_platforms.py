@@ -71,7 +71,9 @@ def test_the_m7_computes_doubles_in_hardware(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["kws_fp32"]))
-@pytest.mark.parametrize("name", some_of([*ARM, RISCV_VECTORS, CORAL_NPU, XTENSA], sweep=[*MORE_ARM, RISCV]))
+@pytest.mark.parametrize(
+    "name", some_of([ARM[0], CORAL_NPU, XTENSA], sweep=[*ARM[1:], *MORE_ARM, RISCV, RISCV_VECTORS])
+)
 def test_keyword_spotting_is_verified(packages: Packages, name: str, model: str) -> None:
     """A library that computes floats takes about 137 instructions for each multiply-accumulate.
 

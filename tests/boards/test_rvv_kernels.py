@@ -33,6 +33,7 @@ def platform(request: pytest.FixtureRequest) -> Platform:
     return Platform.load(request.param)
 
 
+@pytest.mark.parametrize("platform", some_of([RV32], sweep=[RV64]), indirect=True)
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(platform: Platform, kernel: Kernel) -> None:
     """One firmware of sixteen random operators, of either type and rounding."""
