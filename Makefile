@@ -26,7 +26,8 @@ C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch
     codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h codegen_c/targets/*/*.[ch] \
     codegen_c/targets/*/runtime/*.[ch])
 
-.PHONY: demo install test test-fast test-changed sweep check docs release-check format boards arm-boards analyzers clean
+.PHONY: demo install test test-fast test-changed sweep check types style docs release-check format boards \
+    arm-boards analyzers clean
 
 demo: $(USER_READY) arm-boards
 	@$(BIN)/python tutorials/demo.py
@@ -56,10 +57,15 @@ test-changed: $(READY)
 sweep: $(READY) boards
 	@$(PYTEST) -m sweep
 
-check: $(READY) docs
+# -j: its parts take as long as the longest of them, the types.
+check: docs types style
+
+types: $(READY)
+	$(BIN)/pyright
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 
