@@ -81,7 +81,7 @@ class Tab:
         raise RuntimeError(f"{expression} did not become true; {self.problems}")
 
     def open(self, page: Path, width: int = 1280, height: int = 900, *, dark: bool = False) -> None:
-        """Open a file in a window of this size and wait until its script is ready."""
+        """Open a file in a window of this size; wait until it and its frames are loaded and its script is ready."""
         self.resize(width, height)
         scheme = "dark" if dark else "light"
         calm = [
@@ -90,7 +90,7 @@ class Tab:
         ]
         self.ask("Emulation.setEmulatedMedia", features=calm)
         self.ask("Page.navigate", url=page.resolve().as_uri())
-        self.wait("document.documentElement?.dataset.ready === 'true'")
+        self.wait("document.readyState === 'complete' && document.documentElement?.dataset.ready === 'true'")
 
     def resize(self, width: int, height: int) -> None:
         """Give the window a size; a width of less than 600 is a phone's."""
