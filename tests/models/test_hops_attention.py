@@ -46,9 +46,8 @@ def test_causal_attention_goes_on_as_in_a_clip(tmp_path: Path) -> None:
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"].startswith("onnxruntime for the first window and TVM")
     clip = np.random.default_rng(0).standard_normal((1, FEATURES, 60)).astype(np.float32)
-    whole = tvm_ext.build(
-        saved(transformer(60, ahead=2, reach=FRAMES), tmp_path), "host", tmp_path / "whole", BuildOptions()
-    )
+    path = saved(transformer(60, ahead=2, reach=FRAMES), tmp_path)
+    whole = tvm_ext.build(path, "host", tmp_path / "whole", BuildOptions(verify=()))
     (wanted,) = whole.run({"x": clip}).values()
     with package.session() as session:
         for end in range(2, 61, 2):
