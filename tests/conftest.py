@@ -24,7 +24,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["TVM_EXT_CACHE"] = tempfile.mkdtemp(prefix="tvm_ext_cache_")
     atexit.register(shutil.rmtree, os.environ["TVM_EXT_CACHE"], ignore_errors=True)
 
-_UNCOUNTED = ("boards", "browser", "fuzz", "kernels", "models", "passes", "regressions")
+_UNCOUNTED = (
+    *("boards", "browser", "errors", "forms", "fuzz", "kernels", "models", "passes", "regressions", "services"),
+    "sweeps",
+)
 """Folders of tests whose builds measure no coverage, but for tests that are marked `coverage`."""
 _MEASURE_COVERAGE = assurance.selftest_coverage
 

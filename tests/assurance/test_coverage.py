@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kinds import KINDS, MODEL, needs_board, needs_riscv
+from tests.support.kinds import KINDS, MODEL, OFTEN, needs_board, needs_riscv
 from tvm_ext import Package
 from tvm_ext.assurance.coverage import MOST_MACS, covered_lines, selftest_coverage
 
-_ALWAYS = [*KINDS][::2]
 NAMES = [
     pytest.param(
         name,
         marks=[
             *([pytest.mark.board] if needs_board(name) else []),
             *([pytest.mark.riscv_board] if needs_riscv(name) else []),
-            *([] if name in _ALWAYS else [pytest.mark.sweep]),
+            *([] if name in OFTEN else [pytest.mark.sweep]),
         ],
     )
     for name in KINDS

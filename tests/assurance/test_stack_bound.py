@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.boards.toy import build_elf, write_toy
-from tests.support.kinds import KINDS, needs_board, needs_riscv
+from tests.support.kinds import KINDS, OFTEN, needs_board, needs_riscv
 from tests.support.sweeps import some_of
 from tvm_ext import Package, Platform
 from tvm_ext.assurance.stack_bound import firmware_bound, frames_of, stack_bound
@@ -16,7 +16,7 @@ from tvm_ext.core.platform import HOST_TOOLCHAIN
 from tvm_ext.execution.board import run_qemu
 
 ON_BOARDS = [name for name in KINDS if needs_board(name) and not needs_riscv(name)]
-OFTEN = [name for name in ON_BOARDS[::2] if name not in ("audio", "attention_m4")]
+ALWAYS = [name for name in ON_BOARDS if name in OFTEN]
 ON_RISCV = [pytest.param(name, marks=pytest.mark.riscv_board) for name in KINDS if needs_riscv(name)]
 
 FRAMES = {
@@ -191,7 +191,7 @@ def test_planted_recursion_and_pointers(tmp_path: Path, cortex_m4: Platform) -> 
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("name", some_of([*OFTEN, *ON_RISCV], sweep=[name for name in ON_BOARDS if name not in OFTEN]))
+@pytest.mark.parametrize("name", some_of([*ALWAYS, *ON_RISCV], sweep=[name for name in ON_BOARDS if name not in OFTEN]))
 def test_no_board_paints_more(name: str, kind: Callable[[str], Package]) -> None:
     report = kind(name).report
     bound, painted = report["stack_bound"], report["stack_bytes"]

@@ -16,8 +16,9 @@ from tvm import relax
 
 import tvm_ext
 from tests.passes.modules import module_of
-from tests.support.kinds import KINDS
+from tests.support.kinds import KINDS, OFTEN
 from tests.support.onnx_models import model_of, saved, weights
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import ModelOrigin
@@ -60,7 +61,7 @@ def check(trace: Trace, sources: dict[str, str]) -> None:
             assert {*node["into"]} <= with_code, node
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some_of(OFTEN, sweep=[name for name in KINDS if name not in OFTEN]))
 def test_kinds(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     check(*traced(kind.source(tmp_path), kind.platform, kind.options))

@@ -55,12 +55,12 @@ STRATEGIES = {
 @pytest.mark.parametrize("target", [CORTEX_M4, CORTEX_M7], ids=["m4", "m7"])
 @pytest.mark.parametrize("kernel", TILES, ids=lambda kernel: kernel.name)
 def test_bytes_of_tiles_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel, target: Target) -> None:
-    check_random_operators(cortex_m4, target, kernel, taken_by(kernel, TILES[kernel]), count=12, firmwares=2)
+    check_random_operators(cortex_m4, target, kernel, taken_by(kernel, TILES[kernel]), count=16)
 
 
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
 def test_bytes_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel) -> None:
-    check_random_operators(cortex_m4, CORTEX_M4, kernel, taken_by(kernel, STRATEGIES[kernel]), count=12, firmwares=2)
+    check_random_operators(cortex_m4, CORTEX_M4, kernel, taken_by(kernel, STRATEGIES[kernel]), count=16)
 
 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)

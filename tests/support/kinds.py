@@ -141,6 +141,13 @@ KINDS: dict[str, Kind] = {
 }
 
 
+OFTEN = (
+    "float_host", "int8_dsp", "tiles_dsp", "int8_helium", "stream", "patches", "dma", "tir", "tflite_m33", "words",
+    "states", "hop", "four_bits", "attention_m55", "int8_rvv",
+)  # fmt: skip
+"""Kinds that every run of the tests builds, once for all files: each target, form of interface and kind of layer."""
+
+
 def needs_board(name: str) -> bool:
     return KINDS[name].platform.board is not None
 
