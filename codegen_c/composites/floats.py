@@ -202,9 +202,9 @@ def _pool(composite: Composite, anchor: Call, window: Window | NoMatch, count_in
 
 def _interpolate(composite: Composite, anchor: Call) -> Match | NoMatch:
     """Return an interpolation of an image from take, multiply and add."""
+    if len(composite.inputs) != 1 or composite.calls[-1].name != "add":
+        return NoMatch("is not a sum of weighted elements of one activation")
     source, output = composite.inputs[0], composite.outputs[0]
-    if len(composite.inputs) != 1:
-        return NoMatch("reads more than one activation")
     shapes = (source.shape, output.shape)
     found = image_taps(composite.calls, composite.function.params[0], shapes, composite.calls[-1].var)
     if isinstance(found, NoMatch):

@@ -58,23 +58,31 @@ def image_taps(
 def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:
     """Return the matrices after a call, computed from the matrices of its operands."""
     if call.name == "take" and len(known) == 1 and len(arrays) == 1 and call.attrs.axis is not None:
-        axis = int(call.attrs.axis) % len(known[0])
-        return [matrix[arrays[0]] if i == axis else matrix for i, matrix in enumerate(known[0])]
-    if call.name == "multiply" and len(known) == 1 and len(arrays) == 1:
+        axis, places = int(call.attrs.axis) % len(known[0]), arrays[0]
+        # Indices may be an activation and the elements a constant; one index takes its axis away.
+        if call.operands[0].array is not None or places.ndim != 1 or not _are_inside(places, len(known[0][axis])):
+            return None
+        return [matrix[places] if i == axis else matrix for i, matrix in enumerate(known[0])]
+    if call.name == "multiply" and len(known) == 1 and len(arrays) == 1 and arrays[0].ndim <= len(known[0]):
         rank, factors = len(known[0]), arrays[0]
         shape = (1,) * (rank - factors.ndim) + factors.shape
         axis = int(np.argmax(shape))
-        if sum(extent > 1 for extent in shape) > 1:
+        extent = len(known[0][axis])
+        if sum(size > 1 for size in shape) > 1 or shape[axis] not in (1, extent):
             return None
-        column = np.broadcast_to(factors.reshape(-1), known[0][axis].shape[0])[:, np.newaxis]
+        column = np.broadcast_to(factors.reshape(-1), extent)[:, np.newaxis]
         return [matrix * column if i == axis else matrix for i, matrix in enumerate(known[0])]
-    if call.name == "add" and len(known) == 2:
+    if call.name == "add" and len(known) == 2 and len(known[0]) == len(known[1]):
         pairs = list(zip(*known, strict=True))
         other = [i for i, (a, b) in enumerate(pairs) if not np.array_equal(a, b)]
-        if len(other) != 1:
+        if len(other) != 1 or pairs[other[0]][0].shape != pairs[other[0]][1].shape:
             return None
         return [a + b if i == other[0] else a for i, (a, b) in enumerate(pairs)]
     return None
+
+
+def _are_inside(places: np.ndarray, extent: int) -> bool:
+    return bool(((places >= 0) & (places < extent)).all())
 
 
 def images_of(matrices: list[np.ndarray]) -> tuple[int, int, int] | None:

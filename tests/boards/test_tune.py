@@ -128,7 +128,7 @@ def test_what_was_measured_is_not_measured_again(
 
 
 @pytest.mark.parametrize(
-    ("more_bytes", "said"), [(400, "whose scratch fits into memory that is free"), (0, "the predicted choice is kept")]
+    ("more_bytes", "said"), [(500, "whose scratch fits into memory that is free"), (0, "the predicted choice is kept")]
 )
 def test_kernels_of_more_scratch_are_left_where_the_model_would_not_fit(
     loaded: tvm.IRModule, plain: Package, tuned: Package, tmp_path: Path, more_bytes: int, said: str

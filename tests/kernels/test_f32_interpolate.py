@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm import relax
 
+from codegen_c.composites.graph import Composite, NoMatch
+from codegen_c.composites.interpolation import ImageTaps, image_taps
 from codegen_c.kernels.movement import interpolate_f32
 from codegen_c.operators.kinds import Interpolate
 from tests.kernels.dsp import for_cortex_m4
@@ -40,3 +44,52 @@ def test_by_hand() -> None:
     operator = Interpolate(inputs=(floats(1, 1, 2, 2),), outputs=(floats(1, 1, 4, 2),), rows=one, columns=taps(2, 4))
     found = run_once(operator, interpolate_f32.KERNEL, [np.array([[[[0, 0], [4, -4]]]], np.float32)])
     np.testing.assert_array_equal(found, [[[[0, 0], [1, -1], [3, -3], [4, -4]]]])
+
+
+X = relax.Var("x", relax.TensorType((1, 2, 4, 4), "float32"))
+HALVES = np.full((1, 1, 4, 1), 0.5, np.float32)
+
+
+def rows(*places: int) -> relax.Expr:
+    return relax.op.take(X, relax.const(np.array(places, np.int32)), axis=2)
+
+
+def row(place: int) -> relax.Expr:
+    """One row, whose axis is gone."""
+    return relax.op.take(X, relax.const(np.int32(place)), axis=2)
+
+
+def taps_of_sum(first: relax.Expr, second: relax.Expr, weights: np.ndarray) -> ImageTaps | NoMatch:
+    """What is read of a composite that multiplies both by the weights and adds the products."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", [X]):
+        with builder.dataflow():
+            products = [builder.emit(relax.op.multiply(builder.emit(x), relax.const(weights))) for x in (first, second)]
+            total = builder.emit_output(relax.op.add(*products))
+        builder.emit_func_output(total)
+    composite = Composite.read(builder.get()["main"])
+    shapes = (composite.inputs[0].shape, composite.outputs[0].shape)
+    return image_taps(composite.calls, composite.function.params[0], shapes, composite.calls[-1].var)
+
+
+def test_a_sum_of_weighted_rows_is_read() -> None:
+    found = taps_of_sum(rows(0, 0, 1, 2), rows(0, 1, 2, 3), HALVES)
+    assert isinstance(found, ImageTaps) and found.before == found.after == (1, 2, 4, 4)
+    np.testing.assert_array_equal(found.columns[0], [[0, 0], [0, 1], [1, 2], [2, 3]])
+    np.testing.assert_array_equal(found.columns[1], [[1, 0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "weights"),
+    [
+        (rows(0, 1, -1, 2), rows(0, 0, 1, 2), HALVES),
+        (rows(0, 1, 4, 2), rows(0, 0, 1, 2), HALVES),
+        (row(1), row(2), np.float32(0.5)),
+        (rows(0, 1, 2, 3), rows(0, 0, 1, 2), np.full((1, 1, 1, 4, 1), 0.5, np.float32)),
+        (rows(1), rows(0, 0, 1, 2), HALVES),
+    ],
+    ids=["from the end", "past the end", "one index", "weights of a further axis", "rows repeated by weights"],
+)
+def test_other_sums_are_no_interpolation(first: relax.Expr, second: relax.Expr, weights: np.ndarray) -> None:
+    """They are computed otherwise: none of them ends in an error of numpy."""
+    assert isinstance(taps_of_sum(first, second, weights), NoMatch)

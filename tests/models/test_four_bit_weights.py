@@ -107,7 +107,7 @@ def test_a_budget_of_flash_is_kept_by_the_layers_that_cost_least(
     plain, least = made(trained, samples), made(trained, samples, weights="int4")
     sizes = [compiled.program.weights_bytes for compiled in (plain, least)]
     assert four_bits(plain) == [] and four_bits(least) == PACKED["cortex_m4"][:2] + PACKED["cortex_m4"][3:]
-    budget = sizes[0] - 200
+    budget = sizes[0] - 100  # a dense layer of 5 channels has no padding in int8, and is padded to 8 in int4
     some = made(trained, samples, flash=budget, quantize="auto", ram=100_000)
     assert four_bits(some) == ["qdense_packed_dsp"] and some.program.weights_bytes <= budget
     refused = rf"its constants take {sizes[1]} B, and flash = 500, which counts .* For a float model"
