@@ -17,7 +17,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # What users need, without tools of development; in .venv of developers it is there already.
 USER_READY := .venv/.ready_for_users
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# Three processes keep two cores busy: each of them waits for compilers and emulators now and then.
+PYTEST_ARGS ?= -n 3 --dist loadfile
 
 export OMP_NUM_THREADS ?= 1
 

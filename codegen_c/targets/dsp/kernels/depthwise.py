@@ -422,13 +422,12 @@ class Channel:
         words = [f"f[{i}]" for i in range(kernel_rows * num_words)]
         if self._is_packed:
             place, words = self._nibbles()
+        # The second column of a pair has words of its own, which a row without pairs does not read.
+        widest = -(-self.operator.output.shape[2] // self.operator.window.dilation[1])
+        used = sorted({i for products in self.taps.products[: min(widest, COLUMNS)] for _, _, i in products})
         return [
             place,
-            *(
-                f"const uint32_t f{r}_{i} = {words[r * num_words + i]};"
-                for r in range(kernel_rows)
-                for i in range(num_words)
-            ),
+            *(f"const uint32_t f{r}_{i} = {words[r * num_words + i]};" for r in range(kernel_rows) for i in used),
         ]
 
     def _nibbles(self) -> tuple[str, list[str]]:
