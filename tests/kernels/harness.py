@@ -176,6 +176,7 @@ def run_every_way(
             others[way] = _WAYS[way](operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
             if operator.inputs[index].dtype == operator.output.dtype:
+                assert result.nbytes <= arrays[index].nbytes, "the output ends past the input whose place it takes"
                 others[f"in place of {index}"] = _first(run_in_place(whole, arrays, index, entry), result)
                 if not whole.goes_back and arrays[index].nbytes == result.nbytes:
                     others[f"below {index}"] = _first(run_in_place(whole, arrays, index, entry, below_bytes=16), result)

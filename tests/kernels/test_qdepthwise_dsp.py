@@ -94,6 +94,13 @@ def test_phases_of_one_column_read_no_words_of_pairs() -> None:
     assert_c_equals_reference([operator], [[elements(operator.inputs[0], 3)]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
+def test_a_row_that_padding_makes_longer_does_not_take_the_place_of_its_input() -> None:
+    window = Window(kernel=(2, 2), dilation=(1, 2), padding=(0, 2, 1, 1))
+    operator = tall(8, window, rows=1, columns=5, out=(1, 6))
+    assert depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()).in_place == ()
+    assert_c_equals_reference([operator], [[elements(operator.inputs[0], 3)]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
+
+
 def in_groups(depth: int, channels: int, window: Window, out: tuple[int, int]) -> QConv2d:
     """8 input channels in groups of `depth` of them, each with as many output channels as given."""
     groups = 8 // depth

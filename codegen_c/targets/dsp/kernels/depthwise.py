@@ -605,13 +605,13 @@ def _keeps_places(operator: QConv2d) -> bool:
     """Return True if no element of the input is read after the output element at its position is written.
 
     Four channels of a single row are read before they are written; so are those of more rows if windows do not skip
-    elements. The output may have fewer rows than the input, as a part of a layer does that another core shares. No
-    channel may be computed twice.
+    elements. The output may have fewer rows than the input, as a part of a layer does that another core shares, but not
+    more columns, which would lie past its end. No channel may be computed twice.
     """
     shape, image = operator.output.shape, operator.inputs[0].shape
     fewer = shape[0] == image[0] == 1 and shape[1] < image[1] and shape[2:] == image[2:]
     keeps = (fewer or shape == image) and operator.window.strides == (1, 1)
-    is_one_row = image[1] == shape[1] == 1
+    is_one_row = image[1] == shape[1] == 1 and shape[2] <= image[2]
     return (
         (keeps or is_one_row)
         and shape[3] == image[3]
