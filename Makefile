@@ -58,7 +58,7 @@ test-changed: $(READY)
 sweep: $(READY) boards
 	@$(PYTEST) -m sweep
 
-# -j: its parts take as long as the longest of them, the types.
+# With -j2 its parts run side by side and take as long as the longest of them, the check of types.
 check: docs types style
 
 types: $(READY)

@@ -67,7 +67,7 @@ class CompileTime:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandTime:
-    """User time of `tvm-ext compile` for a model file: with an empty cache folder, and again."""
+    """Measure the user time of `tvm-ext compile` for a model file, first with an empty cache folder, then once more."""
 
     model: str
     first_user_s: float

@@ -1,4 +1,4 @@
-"""Lines of each target, and those that had to change outside of its folders, as docs/targets.md shows them.
+"""Counts the lines of each target, and the lines that had to change outside of its folders, for docs/targets.md.
 
     python benchmarks/target_lines.py
 
@@ -46,7 +46,7 @@ class CountedTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetLines:
-    """Lines of a target: of today by kind, and those outside of its folders in the commit that added it.
+    """The lines that a target has today by kind, and those that its first commit changed outside of its folders.
 
     description: Python that describes the target and its start-up code. machine: C and scripts that start a program.
     """

@@ -29,9 +29,9 @@ from benchmarks.measure.cycle_blocks import (
     published_cycles,
     tune,
 )  # fmt: skip
-from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
 from benchmarks.measure.idea_blocks import ideas, shared_windows
+from benchmarks.measure.operator_blocks import generic_steps, generic_totals, soft_spots
 from benchmarks.measure.order_blocks import free_orders, reached_orders
 from benchmarks.measure.processor_blocks import bundle_rounds, jobs, pipelines, sweep, two_cores, two_cores_memory
 from benchmarks.measure.published import read_published
@@ -41,7 +41,6 @@ from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import coral_npu, riscv_vectors
 from benchmarks.measure.rounding_blocks import rounding_files, rounding_instructions, rounding_not_compared
 from benchmarks.measure.search_blocks import recomputation
-from benchmarks.measure.spot_blocks import soft_spots
 from benchmarks.measure.tables import table
 from benchmarks.measure.target_blocks import (
     target_bytes,

@@ -18,7 +18,7 @@ def target_instructions() -> str:
 
 
 def target_cycles() -> str:
-    """Estimated cycles of each network on each platform whose core has a table of cycles."""
+    """Return a table of the estimated cycles of each network on each platform whose core has a table of cycles."""
     networks = result("targets")["networks"]
     found = {
         network: {name: one for name, one in platforms.items() if one.get("estimated_cycles") is not None}
@@ -41,7 +41,7 @@ def target_networks() -> str:
 
 
 def target_lines() -> str:
-    """Lines of each target, and those that had to change outside of its folders."""
+    """Return a table of the lines of each target and the lines that changed outside of its folders."""
     rows: list[tuple[str, ...]] = []
     for name, one in result("target_lines")["targets"].items():
         files = len(one["outside_files"])

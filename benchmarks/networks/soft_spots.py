@@ -28,15 +28,16 @@ DEPTH = 64
 TOKENS, WIDTH, HEADS = 64, 64, 8
 ODD = (3, 5, 7, 13)
 REGISTERS, VECTORS, LANES, BYTES = 32, 8, 4, 16
-"""Float registers of the Cortex-M4; vector registers of the Cortex-M55, their floats and their bytes."""
+"""The Cortex-M4 has 32 float registers. The Cortex-M55 has 8 vector registers of 4 floats or 16 bytes."""
 ROOT_INSTRUCTIONS = 35
-"""Least instructions of an inverse root in integers: 5 steps of Newton's method of 5, and the shift of its argument."""
+"""Least instructions of an inverse square root in integers: 5 steps of Newton's method with 5 instructions each, and 10
+that shift the argument."""
 M4, M55 = "cortex_m4", "cortex_m55"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """A part of a bound: instructions for each counted thing, and what they do."""
+    """A part of a bound: a number of instructions for each counted thing, and why they are needed."""
 
     instructions: float
     reason: str
@@ -205,7 +206,7 @@ def _attention() -> Spot:
 
 
 def _of(share: float, bound: Bound) -> Bound:
-    """Return a bound for each of other things. share: how many of the things that it counts each of these takes."""
+    """Return a bound in another unit. share: how many of the bound's own units each of these units takes."""
     return tuple(Term(instructions=share * term.instructions, reason=term.reason) for term in bound)
 
 

@@ -1,4 +1,4 @@
-"""Find interpolations of ExposeInterpolations: weighted sums of elements along one axis, and then along another.
+"""Finds interpolations as ExposeInterpolations writes them: weighted sums along one axis, and then along another.
 
 A weighted sum is `take(x, a) * u + take(x, b) * v + ...` with constant indices and constant weights.
 """
@@ -28,7 +28,7 @@ def interpolations(last: relax.VarBinding, producers: Producers) -> Iterator[lis
 
 
 def _weighted_sum(last: relax.VarBinding, producers: Producers) -> list[relax.VarBinding]:
-    """Return the bindings of a weighted sum, takes first; nothing for anything else."""
+    """Return the bindings of a weighted sum, takes first, or an empty list for anything else."""
     sums, products = [last], list[relax.VarBinding]()
     while op_name(sums[-1].value) == "relax.add":
         before, product = (_producer(leaf, producers) for leaf in sums[-1].value.args)

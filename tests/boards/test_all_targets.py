@@ -32,16 +32,16 @@ SEVERAL = {"cortex_m33_npu", "dual_m33", "dual_m33_equal"}
 MEMORIES = {"always_on", "cortex_m7_psram"}
 """Platforms that differ from another one in their memories alone."""
 BOARDS_OF_THEIR_OWN = {"coral_npu"}
-"""Boards whose core no platform has."""
+"""Boards whose core is not the core of any platform."""
 EACH_TARGET = {
     "cortex_m0plus", "cortex_m4", "cortex_m55", "coral_npu", "hexagon_v66", "raspberry_pi_4", "riscv32_zve32x",
     "riscv64_v", "wasm", "xtensa_lx106",
 }  # fmt: skip
-"""A platform of each instruction set; the others choose among the same kernels."""
+"""One platform for each instruction set. The other platforms choose among the same kernels."""
 
 
 def pairs(network: str, platforms: Iterable[str]) -> list[Any]:
-    """A network on platforms, each with the mark of its tools."""
+    """Return parameters that pair a network with each platform, marked with the tools that the platform needs."""
     marks = {name: getattr(pytest.mark, OTHER_MARKS.get(name, "board")) for name in platforms}
     return [pytest.param(network, name, marks=mark) for name, mark in marks.items()]
 

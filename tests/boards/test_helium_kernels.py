@@ -25,7 +25,7 @@ pytestmark = pytest.mark.board
 
 
 BATCHES = [sorted(SAMPLES)[first : first + 12] for first in range(0, len(SAMPLES), 12)]
-"""Names of the samples that share a firmware, as linking and starting it cost more than a sample."""
+"""Names of the samples that share a firmware. It takes longer to link and start a firmware than to run a sample."""
 
 
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]}_to_{names[-1]}")
@@ -42,7 +42,7 @@ def test_a_frame_pointer_leaves_registers_enough() -> None:
 
 
 def assert_samples(names: Sequence[str], platform: Platform) -> None:
-    """One firmware of these samples gives the bytes of their references."""
+    """Check that a firmware with these samples computes the bytes of their references."""
     samples = [SAMPLES[name] for name in names]
     calls = [implementation(kernel, operator, StoredRows(), M55) for kernel, operator in samples]
     assert_on_board(platform, calls, [operator for _, operator in samples], 7)

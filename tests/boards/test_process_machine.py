@@ -54,7 +54,7 @@ def built(platform: Path, folder: Path) -> tvm_ext.Package:
 def test_it_runs_a_plugin_counts_its_instructions_and_a_session_keeps_it_ready(
     platform: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a plugin it runs, too, and counts nothing."""
+    """It also runs without a plugin, and then counts nothing."""
     package = built(platform, tmp_path)
     verified = package.report["verify"]["qemu"]
     assert verified["passed"]

@@ -17,7 +17,7 @@ PLATFORM = Platform.load("wasm")
 
 
 ON_WASM = {**STRATEGIES, products.QCONV2D_NINE_BITS: NINE_BITS[products.QCONV2D_NINE_BITS]}
-"""Kernels, and operators that most of them take; of the kernels for 9 bits one, as all add the same offset."""
+"""Kernels, and operators that most of them take. One kernel for 9 bits is enough, because all add the same offset."""
 
 
 @pytest.mark.parametrize("kernel", ON_WASM, ids=lambda kernel: kernel.name)

@@ -1,4 +1,4 @@
-"""Indices and weights of interpolations, for the tests of their kernels."""
+"""Makes indices and weights of interpolations for the tests of the kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import numpy as np
 
 
 def taps(source: int, target: int, kind: str = "linear") -> tuple[np.ndarray, np.ndarray]:
-    """Interpolation at half-pixel centres: linear, cubic, or a mean of up to six elements."""
+    """Return the indices and weights of an interpolation at half-pixel centres.
+
+    kind: linear, cubic, or a mean of up to six elements.
+    """
     at = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
     first, count = np.floor(at).astype(np.int64), {"linear": 2, "cubic": 4, "mean": 6}[kind]
     places = first[:, None] + np.arange(count) - (count // 2 - 1)

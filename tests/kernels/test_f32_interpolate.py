@@ -1,4 +1,4 @@
-"""Float interpolation: C against the reference, with whole rows and by rows; single floats and the lanes of vectors."""
+"""Float interpolation in C gives the reference's results: whole images and single rows, with and without vectors."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def rows(*places: int) -> relax.Expr:
 
 
 def row(place: int) -> relax.Expr:
-    """One row, whose axis is gone."""
+    """Take a single row by a scalar index, which removes the axis of rows."""
     return relax.op.take(X, relax.const(np.int32(place)), axis=2)
 
 
 def taps_of_sum(first: relax.Expr, second: relax.Expr, weights: np.ndarray) -> ImageTaps | NoMatch:
-    """What is read of a composite that multiplies both by the weights and adds the products."""
+    """Build a composite that multiplies both values by the weights and adds the products, and read its taps."""
     builder = relax.BlockBuilder()
     with builder.function("main", [X]):
         with builder.dataflow():
@@ -91,5 +91,5 @@ def test_a_sum_of_weighted_rows_is_read() -> None:
     ids=["from the end", "past the end", "one index", "weights of a further axis", "rows repeated by weights"],
 )
 def test_other_sums_are_no_interpolation(first: relax.Expr, second: relax.Expr, weights: np.ndarray) -> None:
-    """They are computed otherwise: none of them ends in an error of numpy."""
+    """Other code computes these sums. Reading them must not raise an error of numpy."""
     assert isinstance(taps_of_sum(first, second, weights), NoMatch)

@@ -1,4 +1,4 @@
-"""Factors of sums of 32 bits or more: every pair of bytes gets its element, or there are none."""
+"""Factors for sums of 32 bits or more give the right result for every pair of bytes, or no factors are found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUMS = [
     binary("add", replace(BYTES, shape=(256,)), tensor(256), tensor(256, scale=0.041, zero_point=-128)),
 ]
 LIMITS = [(31, 31), (45, 30)]
-"""Bits of sums and of factors."""
+"""Numbers of bits: of a sum, and of a factor."""
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=["32_bits", "46_bits"])

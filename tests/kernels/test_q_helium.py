@@ -135,7 +135,7 @@ def test_extremes_of_words_are_refused() -> None:
 
 @pytest.mark.parametrize("name", some_of(sorted(SAMPLES)[::2], sweep=sorted(SAMPLES)[1::2]))
 def test_samples(name: str) -> None:
-    """Code for speed, and code for size where it differs."""
+    """The code for speed is right, and so is the code for size where it differs."""
     kernel, operator = SAMPLES[name]
     assert_same_bytes(kernel, [operator], 3, M55)
     speed, size = (implementation(kernel, operator, StoredRows(), target) for target in (M55, M55_SIZE))

@@ -39,7 +39,7 @@ def as_maximum(operator: QPool2d, channels: int) -> QPool2d:
 
 
 def nine_bit_weights(layers: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """The layers with weights that are bytes less a zero point, of which some lie out of int8's range."""
+    """Return the layers with new weights: bytes minus a zero point, some of which are outside the range of int8."""
 
     def wider(layer: QConv2d | QDense, zero_point: int) -> QConv2d | QDense:
         return replace(layer, weight=layer.weight.astype(np.int16) + np.int16(128 - zero_point))
@@ -60,7 +60,7 @@ NINE_BITS = {
     products.QDENSE_NINE_BITS: nine_bit_weights(dense_layers()),
     depthwise.QDEPTHWISE_NINE_BITS: nine_bit_weights(convolutions(depthwise=True)),
 }
-"""The same loops with weights of 9 bits."""
+"""Kernels that use the loops of STRATEGIES with weights of 9 bits, and operators that most of them take."""
 
 
 @pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)

@@ -87,7 +87,7 @@ def test_bytes_give_what_cells_give(dtype: str, most: int) -> None:
 
 @pytest.mark.parametrize("channels", range(1, 8))
 def test_last_channels_have_weights_without_padding(channels: int) -> None:
-    """Three only for size, or with weights that are not joined: otherwise a padded block takes fewer cycles."""
+    """Three last channels have no padding in code for size, or if weights are not joined; else padding is faster."""
     small = replace(CORTEX_M4, optimize="size")
     for most, target in ((100, CORTEX_M4), (128, CORTEX_M4), (100, small)):
         stored = dict(made(dense(channels, depth=1028, most=most), target).constants)
@@ -98,7 +98,7 @@ def test_last_channels_have_weights_without_padding(channels: int) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("most", [100, 128])
 def test_last_channels_give_the_reference(dtype: str, most: int) -> None:
-    """From bytes, and from cells whose last unit is not whole."""
+    """The layers read bytes, or cells whose last unit is not full."""
     operators = [
         dense(channels, depth=depth, dtype=dtype, most=most, rows=rows)
         for channels, depth, rows in ((1, 64, 2), (2, 65, 1), (3, 68, 2), (5, 71, 1), (6, 36, 3), (7, 63, 2), (9, 2, 1))

@@ -89,7 +89,7 @@ def test_rows_narrower_than_their_phases() -> None:
 
 
 def test_phases_of_one_column_read_no_words_of_pairs() -> None:
-    """The words of a second column would be variables without use, which are an error here."""
+    """The words of a second column would be unused variables, which the compiler flags of this test refuse."""
     operator = tall(4, Window(kernel=(1, 4), dilation=(1, 2)), rows=3, columns=8, out=(3, 2))
     assert_c_equals_reference([operator], [[elements(operator.inputs[0], 3)]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 

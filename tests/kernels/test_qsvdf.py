@@ -121,7 +121,7 @@ def test_sums_of_four_features_at_a_time(
 def test_sums_of_four_outputs_at_a_time(
     state: str, shape: tuple[int, int, int, int], factor: tuple[int, int], reach: int, seed: int
 ) -> None:
-    """By the lanes of Helium in plain C: any rank, and a last vector of fewer outputs."""
+    """The plain C of Helium's kernel computes any rank, also if the last vector has fewer than four outputs."""
     made = assert_same(summed(state, shape, factor, reach, seed), helium.SVDF_SUM, M55, seed)
     assert len(dict(made.constants)["bias"]) % 4 == 0, "vectors of biases are read whole"
 

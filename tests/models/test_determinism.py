@@ -47,13 +47,13 @@ def test_small_models(tmp_path: Path, name: str, verify: str) -> None:
 
 
 def test_a_quantized_model(shared_models: Path, tmp_path: Path) -> None:
-    """Without verification, which `test_firmware` has."""
+    """This build is not verified; the one of `test_firmware` is."""
     files = compare(shared_models / "kws_int8.onnx", "host", tmp_path, "")
     assert {"report.json", "README.md", "Makefile", "kws_int8.c", "libkws_int8.a"} <= set(files)
 
 
 @pytest.mark.board
 def test_firmware(tmp_path: Path) -> None:
-    """The ELF too, and what was measured with it."""
+    """The ELF file and the figures measured with it are the same, too."""
     model = saved(SMALL_MODELS["branches"](), tmp_path, "branches")
     assert "branches.elf" in compare(model, "cortex_m55", tmp_path, "host,qemu")

@@ -91,7 +91,7 @@ def test_weights_grow_only_where_there_is_room(convolution: Convolution) -> None
 
 
 def test_a_limit_of_flash_keeps_as_many_layers_as_are_needed(tmp_path: Path) -> None:
-    """A limit that leaves room for the expanded weights of one layer takes them from the other layer alone."""
+    """If the limit has room for the expanded weights of only one layer, only the other layer gives them up."""
     module = tvm_ext.load(saved(convolutions((3, 3), num_layers=2), tmp_path))
     fast, small = (compile_module(module, M4, replace(SPEED, least_flash=least)) for least in (False, True))
     assert kernels(fast) == ["qwinograd_dsp"] * 2 and kernels(small) == ["qconv2d_dsp"] * 2

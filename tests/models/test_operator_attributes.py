@@ -163,7 +163,7 @@ QUANTIZED = (
     "antialiased from the corners",
 )  # fmt: skip
 POOLED = {1: [(4, 9)], 2: [(3, 9, 8), (1, 3, 9, 8)], 3: [(2, 3, 7, 4)]}
-"""Shapes that adaptive pools of one, two and three dimensions take, of one image and of a batch."""
+"""Input shapes of adaptive pools in one, two and three dimensions, for a single image and for a batch."""
 POOLS = [
     f"{kind} pool of rank {rank} of {shape}"
     for kind in ("Avg", "Max")

@@ -44,7 +44,7 @@ def test_parts_of_sequences_give_the_numbers_of_the_whole(family: str, tmp_path:
 
 
 def test_int8_sequences_on_a_board(tmp_path: Path) -> None:
-    """As int8, whole and in half of the bytes that the whole takes; only the parts run on the board."""
+    """An int8 network gives the same results whole and split to half the memory. The split one runs on the board."""
     model = FAMILIES["ecg"]("sequence", 0)
     path, shape = saved(model, tmp_path), [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     samples = {"x": np.random.default_rng(0).normal(size=(8, *shape)).astype(np.float32)}

@@ -42,7 +42,7 @@ def computed_cases() -> Iterator[tuple[Case, str]]:
 
 COMPUTED = {f"{case.name}-{dtype}": (case, dtype) for case, dtype in computed_cases()}
 MORE_RESIZES = [name for name in COMPUTED if name.startswith("RESIZE_") and " (8, 12) {}" not in name]
-"""Resizes beyond one of each kind of interpolation. All of them read their sizes by the same function."""
+"""Resizes that `make sweep` adds to one of each kind. One function reads the sizes of all of them."""
 
 
 @pytest.mark.parametrize("name", some_of([name for name in COMPUTED if name not in MORE_RESIZES], sweep=MORE_RESIZES))

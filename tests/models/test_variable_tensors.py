@@ -95,8 +95,11 @@ def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
 def test_integer_svdf_by_four_sums_of_a_core_at_a_time(
     core: str, state: str, rank: int, units: int, memory: int, tmp_path: Path
 ) -> None:
-    """Features with the DSP extension, outputs with Helium, also of a rank whose features are gathered, and a last
-    vector of fewer outputs. The zero point of a state of int8 is far from 0, so that features wrap."""
+    """The DSP extension computes four features at a time, and Helium four outputs.
+
+    Some ranks need gathered features, and some last vectors have fewer outputs. The zero point of an int8 state is far
+    from 0, so that features wrap.
+    """
     kept = {4: {"quantized": Quantized(scale=0.03, zero_point=77)}} if state == "int8" else None
     package = built(
         models.svdf(state=state, rank=rank, units=units, memory=memory, changed=kept), tmp_path, f"cortex_{core}"

@@ -32,7 +32,7 @@ def network(seed: int, steps: int = 14) -> RandomUpdate:
 
 @cache
 def fastest(seed: int) -> tuple[Update, Update]:
-    """The fastest update of the network, and the unchanged network."""
+    """Return the fastest update of the network, and the unchanged network."""
     of = network(seed)
     return Updates(of.problem, of.segments).fastest()
 

@@ -79,7 +79,7 @@ def test_results_that_run_again_behind_the_last_node_count_there() -> None:
 
 
 def needs_behind(graph: Graph, costs: list[int]) -> list[tuple[int, int]]:
-    """`needs_and_costs` where nodes may run again behind the last one, too."""
+    """Return `needs_and_costs` of sequences in which nodes may also run again after the last one."""
     count = len(graph.nodes)
     last = [tuple(again) for size in range(count) for again in combinations(range(count - 1), size)]
     return needs_and_costs(graph, costs, ((*sequence, *again) for sequence in every_sequence(count) for again in last))

@@ -71,13 +71,13 @@ def every_sequence(count: int) -> list[list[int]]:
 def needs_and_costs(
     graph: Graph, costs: list[int], sequences: Iterable[Sequence[int]] | None = None
 ) -> list[tuple[int, int]]:
-    """Peak bytes and cost of each sequence, by default of all that the searches know."""
+    """Return the peak bytes and the cost of each sequence; by default, of all sequences that the searches consider."""
     known = every_sequence(len(graph.nodes)) if sequences is None else sequences
     return [(peak_bytes(graph, sequence), repeats_cost(sequence, costs)) for sequence in known]
 
 
 def least_cost(known: Iterable[tuple[int, int]], budget: int) -> int | None:
-    """Least cost among needs and costs of sequences that stay within the budget."""
+    """Return the least cost of a sequence that stays within the budget, or None. known: pairs of needs_and_costs."""
     return min((cost for need, cost in known if need <= budget), default=None)
 
 

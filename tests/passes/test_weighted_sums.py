@@ -22,7 +22,7 @@ LINEAR = ["take", "take", "multiply", "multiply", "add"]
 
 
 def resize(shape: tuple[int, ...], folder: Path) -> relax.Function:
-    """The module of a linear resize that doubles the last axis, or the last two of an image, after the pass."""
+    """Return the module of a linear resize after the pass. The resize doubles the last two axes."""
     scales = np.array([1] * (len(shape) - 2) + [2, 2], np.float32)
     node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
     module = tvm_ext.load(saved(model_of([node], {"x": shape}, ["y"], {"scales": scales}), folder))

@@ -145,7 +145,7 @@ OFTEN = (
     "float_host", "int8_dsp", "tiles_dsp", "int8_helium", "stream", "patches", "dma", "tir", "tflite_m33", "words",
     "states", "hop", "four_bits", "attention_m55", "int8_rvv",
 )  # fmt: skip
-"""Kinds that every run of the tests builds, once for all files: each target, form of interface and kind of layer."""
+"""Kinds that every run of the tests builds. Together they have each target, form of interface and kind of layer."""
 
 
 def needs_board(name: str) -> bool:

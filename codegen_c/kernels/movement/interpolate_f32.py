@@ -19,13 +19,14 @@ from codegen_c.operators.kinds import Interpolate
 
 LAYER = "tvm_ext_interpolate_f32_layer"
 SINGLE_INSTRUCTIONS, VECTOR_INSTRUCTIONS = (1.5, 12), (3.0, 18)
-"""Modelled instructions of an element of a line or a pixel without its taps, and of a pixel: of single floats, as
-disassembled for a Cortex-M4, and of vectors, for a Cortex-M55."""
+"""Modelled instructions, for single floats and for vectors: of one element of a line or pixel, not counting its taps,
+and of one pixel. They were counted in code for a Cortex-M4 and for a Cortex-M55."""
 TAP_INSTRUCTIONS = 2
+"""Modelled instructions of one tap of an element."""
 
 
 def reference(operator: Interpolate, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The operator in numpy, float64 inside."""
+    """Compute the operator in numpy, with float64 for intermediate results."""
     x = inputs[0].astype(np.float64)
     rows = np.einsum("pt,nptwc->npwc", operator.rows[1], x[:, operator.rows[0]])
     return [np.einsum("qt,npqtc->npqc", operator.columns[1], rows[:, :, operator.columns[0]]).astype(np.float32)]
@@ -77,7 +78,7 @@ def implement(operator: Interpolate, target: Target, stored: StoredRows) -> Impl
 
 
 def _instructions(operator: Interpolate, lanes: int) -> int:
-    """Return the modelled instructions: of the line of each output row, and of pixels."""
+    """Return the modelled instructions of the whole image. Each output row needs a line, and then its pixels."""
     images, height, width, channels = operator.output.shape
     each, pixel = SINGLE_INSTRUCTIONS if lanes == 1 else VECTOR_INSTRUCTIONS
     row_taps, column_taps = (pair[0].shape[1] for pair in (operator.rows, operator.columns))

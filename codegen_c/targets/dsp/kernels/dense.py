@@ -163,7 +163,7 @@ class _Layer:
 
     @property
     def num_sums(self) -> int:
-        """Sums that are computed: whole blocks if no channel is computed alone."""
+        """Number of sums that are computed. Without single channels at the end, it is a multiple of a block."""
         return self.channels if self.rest else len(self.paired.bias)
 
     def constant_parameters(self) -> tuple[Parameter, ...]:

@@ -62,7 +62,7 @@ SUM_LANES = 4
 STEP_INSTRUCTIONS = 5
 """Modelled instructions of one feature of four outputs in a step."""
 GATHERED_STEP_INSTRUCTIONS = 8
-"""The same where the rank is above 1."""
+"""Modelled instructions of one feature of four outputs in a step if the rank is above 1 (a gather)."""
 BLOCK_INSTRUCTIONS = 22
 """Modelled instructions of four outputs, besides their steps."""
 

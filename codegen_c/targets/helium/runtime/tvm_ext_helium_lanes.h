@@ -145,7 +145,7 @@ TVM_EXT_INLINE tvm_ext_words tvm_ext_lanes_sums(tvm_ext_i32x4 sums[2], tvm_ext_w
 
 #else
 
-/* The places of four words of a copy. */
+/* The addresses of four words that a copy reads or writes. */
 typedef struct {
     const uint8_t *first;
     int32_t place[4];

@@ -30,7 +30,7 @@ SUMS, MAXIMA = "tvm_ext_simd128_qbinary_layer", "tvm_ext_simd128_maxima_layer"
 
 
 LOW_BITS = 15
-"""Bits of the low parts of factors and sums. Each part of a factor fits a number of 16 bits."""
+"""Number of bits in the low part of a factor or sum. Each part of a factor fits a number of 16 bits."""
 
 
 def factors(operator: QBinary) -> NarrowSums | None:
